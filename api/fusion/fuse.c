@@ -3,8 +3,9 @@
  * Pass fuse: fuses an element-wise op with the product that it reads, and sums with the norm before or after them. This
  * saves one pass through memory for each. If the backward pass needs the operand of a fused GELU, the product writes it
  * as a second output. The derivative of GELU, and a sum, read their other operand when the product is stored. A norm
- * computes the sum that it normalises, after dropout if there is one; its gradient adds other terms of dx. The
- * classifier's loss and the gradient of its logits become one pass over the logits. */
+ * computes the sum that it normalises, after dropout if there is one; its gradient adds other terms of dx, and sums dx
+ * over rows for the bias of a product that was added. The classifier's loss and the gradient of its logits become one
+ * pass over the logits. */
 #include "api/fusion/fusion.h"
 
 #include "api/graph/edit.h"
@@ -125,6 +126,11 @@ static void fuse_norm(fusion *f, int32_t at, size_t z, size_t sum)
     fuse_dropout(f, at, z);
 }
 
+static bool is_norm_gradient(const tx_node *n)
+{
+    return n->op == TX_OP_LAYER_NORM_GRAD || n->op == TX_OP_RMS_NORM_GRAD;
+}
+
 /* Fuses the sum of a norm's gradient `t` and `other` into the gradient op. The sum must be the only reader of `t`, and
  * `other` must exist before. */
 static bool fuse_norm_gradient(fusion *f, int32_t at, tx_tensor *t, tx_tensor *other)
@@ -137,7 +143,7 @@ static bool fuse_norm_gradient(fusion *f, int32_t at, tx_tensor *t, tx_tensor *o
         return false;
     tx_node *norm = &f->graph->node[t->producer];
     const size_t z = norm->op == TX_OP_LAYER_NORM_GRAD ? TX_IN(layer_norm_grad, z) : TX_IN(rms_norm_grad, z);
-    if ((norm->op != TX_OP_LAYER_NORM_GRAD && norm->op != TX_OP_RMS_NORM_GRAD) || norm->out[0] != t || norm->in[z])
+    if (!is_norm_gradient(norm) || norm->out[0] != t || norm->in[z])
         return false;
     norm->in[z] = other;
     norm->out[0] = y;
@@ -156,6 +162,53 @@ static void fuse_sum(fusion *f, int32_t at, tx_tensor *a, tx_tensor *b)
         fuse_reader(f, at, a, b, TX_EPILOGUE_ADD);
     else if (!fuse_norm_gradient(f, at, b, a))
         fuse_norm_gradient(f, at, a, b);
+}
+
+/* Whether both are the same slice of the gradients, or of a bucket. */
+static bool is_same_slice(const tx_tensor *a, const tx_tensor *b)
+{
+    return a->base == b->base && (a->base ? a->within == b->within : a->arena == b->arena && a->offset == b->offset);
+}
+
+/* Whether node `norm` can write slice `bias` of the gradients before node `at` does. A bucket of ZeRO stages 2 and 3
+ * exists only after its first gradient, so the node must already write to it. */
+static bool can_write(const fusion *f, int32_t norm, const tx_tensor *bias, int32_t at)
+{
+    bool can = bias->arena == TX_ARENA_GRADIENTS && bias->is_fixed && !bias->base;
+    for (int k = 1; k < TX_MAX_OUT; k++)
+        can = can || (bias->base && f->graph->node[norm].out[k] && f->graph->node[norm].out[k]->base == bias->base);
+    for (int32_t i = norm; i < at && can; i++)
+        for (int k = 0; k < TX_MAX_OUT; k++)
+            can = can && !(f->graph->node[i].out[k] && is_same_slice(f->graph->node[i].out[k], bias));
+    return can;
+}
+
+/* Fuses the gradient of a bias, the sum over rows of a norm's dx, into the norm's gradient. The bias is that of the
+ * product whose result was added to the norm's input. */
+static void fuse_bias_gradient(fusion *f, int32_t at)
+{
+    const tx_node *sum = &f->graph->node[at];
+    tx_tensor *dx = sum->in[0], *bias = sum->out[0];
+    if (sum->attrs.axis != TX_AXIS_ROWS || sum->attrs.reduction != TX_REDUCE_SUM || sum->attrs.control >= 0 ||
+        sum->attrs.alpha != 1.0f || !can_fuse(f, dx, at))
+        return;
+    tx_node *norm = &f->graph->node[dx->producer];
+    const bool layer = norm->op == TX_OP_LAYER_NORM_GRAD;
+    const size_t dbias = layer ? TX_OUT(layer_norm_grad, dbias) : TX_OUT(rms_norm_grad, dbias), work = dbias + 1;
+    if (!is_norm_gradient(norm) || norm->out[0] != dx || norm->out[dbias] || norm->attrs.attention.heads ||
+        (norm->attrs.sums && norm->attrs.accumulate != sum->attrs.accumulate) || !can_write(f, dx->producer, bias, at))
+        return;
+    const int64_t rows = tx_row_blocks(tx_shape_rows(&dx->shape));
+    if (norm->out[work])
+        norm->out[work]->shape.dim[1]++;
+    else
+        norm->out[work] =
+            tx_tensor_planned(f->graph, TX_F32, TX_SHAPE(rows, 1, tx_shape_last(&dx->shape)), TX_ARENA_PLANNED);
+    norm->attrs.sums |= 1u << (dbias - 1);
+    norm->attrs.accumulate = sum->attrs.accumulate;
+    norm->out[dbias] = bias;
+    bias->producer = dx->producer;
+    tx_edit_erase(f->edit, at);
 }
 
 /* Whether both are the same tensor or the same rows of one. */
@@ -212,6 +265,9 @@ static void fuse_node(fusion *f, int32_t at)
         break;
     case TX_OP_CROSS_ENTROPY_GRAD:
         fuse_classifier(f, at);
+        break;
+    case TX_OP_REDUCE:
+        fuse_bias_gradient(f, at);
         break;
     case TX_OP_LAYER_NORM:
         fuse_norm(f, at, TX_IN(layer_norm, z), TX_OUT(layer_norm, sum));

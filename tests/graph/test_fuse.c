@@ -17,13 +17,13 @@
     if (call)       \
     return fprintf(stderr, "test_fuse: %s\n", tx_error()), false
 
-enum { ROWS = 70, WIDTH = 20, HIDDEN = 68, WEIGHTS = 2 * WIDTH * HIDDEN + HIDDEN + 4 * WIDTH };
+enum { ROWS = 70, WIDTH = 20, HIDDEN = 68, WEIGHTS = 2 * WIDTH * HIDDEN + WIDTH * WIDTH + HIDDEN + 5 * WIDTH };
 
 typedef struct outcome {
     float loss, gradient[WEIGHTS];
     int32_t ops[TX_OP_COUNT], epilogues[4], kept;
     int32_t layer_norms, rms_norms, layer_norm_gradients; /* with a sum */
-    int32_t dropouts;                                     /* in norms */
+    int32_t dropouts, biases;                             /* in norms */
     int64_t planned;
 } outcome;
 
@@ -34,7 +34,7 @@ static tx_tensor *weight(tx_graph *g, const char *name, tx_shape shape)
 }
 
 /* x + down(gelu(up(x))) through the same layers twice, so that gradients on x are sums; then s + rms(n + silu(n)) with
- * n = layer_norm(s), s = x + dropout(silu(x)). */
+ * n = layer_norm(s), s = x + dropout(silu(x)); then y + silu(layer_norm(y)) with y = linear(x). */
 static tx_tensor *network(tx_graph *g, tx_tensor *x, bool exact)
 {
     tx_tensor *up = weight(g, "up", TX_SHAPE(WIDTH, HIDDEN)), *up_bias = weight(g, "up_bias", TX_SHAPE(HIDDEN));
@@ -45,7 +45,10 @@ static tx_tensor *network(tx_graph *g, tx_tensor *x, bool exact)
     }
     tx_tensor *gamma = weight(g, "gamma", TX_SHAPE(WIDTH)), *beta = weight(g, "beta", TX_SHAPE(WIDTH));
     tx_tensor *s = tx_add(x, tx_dropout(tx_silu(x), 0.25f, 3)), *n = tx_layer_norm(s, gamma, beta, 1e-5f);
-    return tx_add(s, tx_rms_norm(tx_add(n, tx_silu(n)), gamma, 1e-5f));
+    x = tx_add(s, tx_rms_norm(tx_add(n, tx_silu(n)), gamma, 1e-5f));
+    tx_tensor *out = weight(g, "out", TX_SHAPE(WIDTH, WIDTH)), *bias = weight(g, "bias", TX_SHAPE(WIDTH));
+    x = tx_add(x, tx_linear(tx_silu(x), out, bias, false));
+    return tx_add(x, tx_silu(tx_layer_norm(x, weight(g, "gamma2", TX_SHAPE(WIDTH)), beta, 1e-5f)));
 }
 
 static void count(const tx_graph *g, outcome *out)
@@ -59,6 +62,7 @@ static void count(const tx_graph *g, outcome *out)
         out->rms_norms += n->op == TX_OP_RMS_NORM && n->in[2] && n->out[2];
         out->dropouts += n->op == TX_OP_LAYER_NORM && n->attrs.draw.p > 0.0f && n->attrs.draw.site == 3;
         out->layer_norm_gradients += n->op == TX_OP_LAYER_NORM_GRAD && n->in[5];
+        out->biases += n->op == TX_OP_LAYER_NORM_GRAD && n->out[3];
     }
 }
 
@@ -93,14 +97,14 @@ static bool make(tx_engine *engine, bool exact, bool fused, outcome *out)
 }
 
 /* In both layers GELU, its gradient and both sums of the forward pass are fused. In the backward pass the sum of dx and
- * the layer's gradient is fused only in the second layer, for x needs no gradient. In norms the inputs and the sum of
- * gradients of s are fused. */
+ * the layer's gradient is fused only in the second layer, for x needs no gradient. In norms the inputs, the sums of
+ * gradients of s and of y, and the gradient of the bias of y are fused. */
 static bool fused_as_meant(const outcome *o)
 {
     return o->ops[TX_OP_GELU] == 0 && o->ops[TX_OP_GELU_GRAD] == 0 && o->epilogues[TX_EPILOGUE_GELU] == 2 &&
-           o->kept == 2 && o->epilogues[TX_EPILOGUE_GELU_GRAD] == 2 && o->epilogues[TX_EPILOGUE_ADD] == 3 &&
-           o->layer_norms == 1 && o->rms_norms == 1 && o->layer_norm_gradients == 1 && o->dropouts == 1 &&
-           o->ops[TX_OP_DROPOUT] == 1; /* that of the gradient */
+           o->kept == 2 && o->epilogues[TX_EPILOGUE_GELU_GRAD] == 2 && o->epilogues[TX_EPILOGUE_ADD] == 4 &&
+           o->layer_norms == 1 && o->rms_norms == 1 && o->layer_norm_gradients == 2 && o->dropouts == 1 &&
+           o->biases == 1 && o->ops[TX_OP_DROPOUT] == 1; /* that of the gradient */
 }
 
 static bool train(tx_engine *engine, bool exact, bool same_bits)
@@ -111,7 +115,8 @@ static bool train(tx_engine *engine, bool exact, bool same_bits)
     const double off = relative_distance(fused.gradient, apart.gradient, WEIGHTS);
     const double loss = fabs((double)fused.loss - (double)apart.loss);
     const bool as_meant = fused_as_meant(&fused) && apart.ops[TX_OP_GELU] == 2 && apart.ops[TX_OP_GELU_GRAD] == 2 &&
-                          apart.ops[TX_OP_ADD] == fused.ops[TX_OP_ADD] + 6;
+                          apart.ops[TX_OP_ADD] == fused.ops[TX_OP_ADD] + 8 &&
+                          apart.ops[TX_OP_REDUCE] == fused.ops[TX_OP_REDUCE] + 1;
     const bool close = off <= (same_bits ? 0.0 : 1e-6) && loss <= (same_bits ? 0.0 : 1e-6) * fabs((double)apart.loss);
     const bool same = memcmp(&fused, &again, sizeof fused) == 0;
     const bool good = as_meant && close && same && apart.loss > 0.0f && fused.planned <= apart.planned;
