@@ -16,9 +16,12 @@ tx_status tx_graph_create(tx_model *model, tx_graph **graph);
 void tx_graph_free(tx_graph *graph);
 /* Enables mixed precision with BF16 or F16. Products and attention then read 16-bit operands and save 16-bit
  * activations for the backward pass, and so do the activations between them. Sums, statistics of norms, softmax,
- * losses, the residual stream, parameters and their gradients stay in fp32. The default F32 leaves all ops as recorded.
- * Outputs keep their type. Call this before the graph has a plan. */
+ * losses, the residual stream, parameters and their gradients stay in fp32. With BF16 the gradient of the residual
+ * stream has 16 bits, too. The default F32 leaves all ops as recorded. Outputs keep their type. Call this before the
+ * graph has a plan. */
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype);
+/* Keeps the gradient of the residual stream in fp32 with BF16, too. Call this before the graph has a plan. */
+tx_status tx_graph_fp32_residual_gradient(tx_graph *graph);
 /* Assigns the nodes recorded from now on to a block of the architecture (a layer: attention and feed-forward). Blocks
  * are numbered from 1 in the order of the model. The default 0 means no block. */
 void tx_graph_block(tx_graph *graph, int32_t block);

@@ -60,6 +60,14 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
     return TX_OK;
 }
 
+tx_status tx_graph_fp32_residual_gradient(tx_graph *graph)
+{
+    TX_NEEDS(graph, TX_INVALID);
+    TX_TRY(tx_graph_open(graph, "fp32_residual_gradient"));
+    graph->fp32_residual_gradient = true;
+    return TX_OK;
+}
+
 void tx_graph_block(tx_graph *graph, int32_t block)
 {
     TX_NEEDS(graph, );

@@ -78,7 +78,7 @@ tx_status tx_infer_swiglu_grad(const tx_infer *c)
 tx_status tx_infer_rotary(const tx_infer *c)
 {
     const tx_attrs *a = c->attrs;
-    TX_TRY(tx_require(c, "F3"));
+    TX_TRY(tx_require(c, "H3"));
     TX_TRY(tx_require_places(c, 1, c->in[0].shape.dim[0], c->in[0].shape.dim[1]));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (!a->rope || a->attention.head_size < 2 || a->attention.head_size % 2 != 0 ||
@@ -93,7 +93,7 @@ tx_status tx_infer_rotary(const tx_infer *c)
     TX_TRY(tx_require_dtype(c, 2, TX_F32));
     const int64_t rotated = a->rope->rotated ? a->rope->rotated : a->attention.head_size;
     TX_TRY(tx_require_shape(c, 2, &TX_SHAPE(c->in[0].shape.dim[0], rotated / 2)));
-    return tx_set_output(c, 0, TX_F32, c->in[0].shape);
+    return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 /* ---- movement ------------------------------------------------------------------------------ */
@@ -133,7 +133,7 @@ tx_status tx_infer_token_positions(const tx_infer *c)
 
 tx_status tx_infer_position_grad(const tx_infer *c)
 {
-    TX_TRY(tx_require(c, "F3"));
+    TX_TRY(tx_require(c, "H3"));
     if (c->attrs->rows < c->in[0].shape.dim[1])
         return tx_refuse(c, "%" PRId64 " rows are too few for %s", c->attrs->rows, TX_TEXT(c->in[0].shape));
     return tx_set_output(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[2]));
@@ -177,7 +177,7 @@ tx_status tx_infer_shift_rows(const tx_infer *c)
 
 tx_status tx_infer_scatter_add(const tx_infer *c)
 {
-    TX_TRY(tx_require(c, "IF"));
+    TX_TRY(tx_require(c, "IH"));
     int64_t count = tx_shape_count(&c->in[0].shape);
     if (tx_shape_rows(&c->in[1].shape) != count)
         return tx_refuse(c, "indices %s do not fit %s", TX_TEXT(c->in[0].shape), TX_TEXT(c->in[1].shape));

@@ -30,6 +30,15 @@ bool tx_op_is_same(tx_op op)
     return same[op];
 }
 
+bool tx_op_narrows_gradient(tx_op op)
+{
+    static const bool narrows[TX_OP_COUNT] = {
+#define TX_NARROW_GRADIENT(NAME) [TX_OP_##NAME] = true,
+#include "ops.def"
+    };
+    return narrows[op];
+}
+
 tx_gemm tx_gemm_of(const tx_attrs *attrs, const tx_shape *a, const tx_shape *b)
 {
     int64_t a_last = tx_shape_last(a), b_last = tx_shape_last(b);

@@ -3,22 +3,33 @@
  * Pass autodiff: reverse-mode differentiation. It walks the forward nodes backwards and calls each op's gradient rule.
  * Gradients from several uses are summed in this fixed order. The gradient of a parameter is written to its slice of
  * arena GRADIENTS at the first use and added at later ones. If an input is a cast to 16 bits, the rule computes the
- * gradient in fp32 and the cast is not differentiated. */
+ * gradient in the type of the source's and the cast is not differentiated.
+ *
+ * A gradient has the type of its tensor. In bf16 the residual stream is an exception: its gradient, which products and
+ * norms read, has 16 bits. */
 #include "api/graph/graph.h"
 #include "api/model/model.h"
 #include "api/passes/passes.h"
 
 #include <stdlib.h>
 
+/* A tensor of the forward pass. */
+typedef struct forward_tensor {
+    tx_tensor *gradient;
+    bool written;    /* a parameter: its slice has a contribution of this graph */
+    int32_t readers; /* ops that contribute to the gradient */
+    bool multiplied; /* a reader is a product */
+    bool wide;       /* the gradient has the tensor's type */
+} forward_tensor;
+
 typedef struct autodiff {
     tx_graph *graph;
-    tx_tensor **gradient; /* by id, of each tensor of the forward pass */
-    bool *written;        /* by id: parameters whose slice has a contribution of this graph */
+    forward_tensor *of; /* by id */
 } autodiff;
 
 static tx_accumulate mode_of(const autodiff *a, const tx_tensor *param)
 {
-    return a->written[param->id] ? TX_ADD : TX_ADD_CONTROL;
+    return a->of[param->id].written ? TX_ADD : TX_ADD_CONTROL;
 }
 
 /* Returns the fp32 tensor of which `t` is a cast or the copy, otherwise `t`. Readers contribute to its gradient. */
@@ -116,12 +127,52 @@ static void accumulate_gradients(autodiff *a, tx_tensor *const in[TX_MAX_IN], co
             continue;
         if (is_param(in[i])) {
             to_slice(a, in[i], din[i], directly[i]);
-            a->written[in[i]->id] = true;
+            a->of[in[i]->id].written = true;
         } else {
-            tx_tensor *before = a->gradient[in[i]->id];
-            a->gradient[in[i]->id] = before ? tx_add(before, din[i]) : din[i];
+            tx_tensor **sum = &a->of[in[i]->id].gradient;
+            *sum = *sum ? tx_add(*sum, din[i]) : din[i];
         }
     }
+}
+
+/* Notes that node `n` reads operand `k`. */
+static void note_reader(autodiff *a, const tx_node *n, int k)
+{
+    const tx_op_class class = tx_op_info_of(n->op)->op_class;
+    const tx_tensor *x = source_of(a->graph, n->in[k]);
+    forward_tensor *of = &a->of[x->id];
+    of->readers++;
+    of->multiplied |= class == TX_CONTRACTION;
+    of->wide |= !tx_op_narrows_gradient(n->op) || (k > 0 && n->op != TX_OP_ADD) ||
+                (class != TX_CONTRACTION && class != TX_NORMALIZATION && a->of[n->out[0]->id].wide);
+}
+
+/* Finds the tensors whose gradients keep their type. Ops other than products and norms pass a gradient on in its type.
+ * Products round before they add, so the sum of a product and other gradients is fp32. */
+static void find_wide(autodiff *a, int32_t forward)
+{
+    const tx_graph *graph = a->graph;
+    const bool all = graph->autocast != TX_BF16 || graph->fp32_residual_gradient;
+    for (int32_t i = 0; i < graph->tensors; i++)
+        a->of[i].wide = all || graph->tensor[i]->dtype != TX_F32 || graph->tensor[i]->arena != TX_ARENA_PLANNED;
+    for (int32_t i = forward - 1; i >= 0 && !all; i--) {
+        const tx_node *n = &graph->node[i];
+        if (!n->out[0] || source_of(graph, n->out[0]) != n->out[0])
+            continue; /* no result, or a cast, whose readers are those of its source */
+        forward_tensor *y = &a->of[n->out[0]->id];
+        y->wide |= !tx_op_narrows_gradient(n->op) || (y->multiplied && y->readers > 1);
+        for (int k = 1; k < TX_MAX_OUT && n->out[k]; k++)
+            a->of[n->out[k]->id].wide = true;
+        for (int k = 0; k < TX_MAX_IN; k++)
+            if (n->in[k] && n->in[k]->requires_grad)
+                note_reader(a, n, k);
+    }
+}
+
+/* Returns the type of a tensor's gradient. */
+static tx_dtype type_of(const autodiff *a, const tx_tensor *t)
+{
+    return a->of[t->id].wide ? t->dtype : a->graph->autocast;
 }
 
 static tx_status differentiate(autodiff *a, int32_t index)
@@ -132,13 +183,13 @@ static tx_status differentiate(autodiff *a, int32_t index)
     tx_wanted want[TX_MAX_IN] = {0};
     bool any_out = false, any_in = false;
     for (int i = 0; i < TX_MAX_OUT; i++) {
-        dout[i] = node.out[i] && node.out[i]->producer == index ? a->gradient[node.out[i]->id] : NULL;
+        dout[i] = node.out[i] && node.out[i]->producer == index ? a->of[node.out[i]->id].gradient : NULL;
         any_out |= dout[i] != NULL;
     }
     for (int i = 0; i < TX_MAX_IN; i++) {
         in[i] = source_of(graph, node.in[i]);
         want[i].need = in[i] && in[i]->requires_grad;
-        want[i].dtype = in[i] ? in[i]->dtype : TX_F32;
+        want[i].dtype = in[i] ? type_of(a, in[i]) : TX_F32;
         any_in |= want[i].need;
     }
     if (!any_out || !any_in)
@@ -178,8 +229,8 @@ static void add_to_result(tx_graph *graph, tx_tensor *loss, bool first)
 /* Adds the initial gradient of a loss. A loss that was given twice, or that another loss depends on, has the sum. */
 static void seed_loss(autodiff *a, const tx_tensor *loss)
 {
-    tx_tensor *before = a->gradient[loss->id], *one = seed(a->graph, loss);
-    a->gradient[loss->id] = before ? tx_add(before, one) : one;
+    tx_tensor **sum = &a->of[loss->id].gradient, *one = seed(a->graph, loss);
+    *sum = *sum ? tx_add(*sum, one) : one;
 }
 
 tx_status tx_autodiff(tx_graph *graph)
@@ -190,10 +241,11 @@ tx_status tx_autodiff(tx_graph *graph)
     for (int32_t i = 0; i < graph->losses; i++)
         add_to_result(graph, graph->loss[i], i == 0);
     const int32_t forward = graph->nodes;
-    const size_t tensors = (size_t)graph->tensors;
-    autodiff a = {graph, calloc(tensors, sizeof(tx_tensor *)), calloc(tensors, sizeof(bool))};
-    if (!a.gradient || !a.written)
+    autodiff a = {graph, calloc((size_t)graph->tensors, sizeof *a.of)};
+    if (!a.of)
         tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory to differentiate"));
+    else
+        find_wide(&a, forward);
     graph->direction = TX_BACKWARD;
     for (int32_t i = 0; i < graph->losses && graph->status == TX_OK; i++)
         seed_loss(&a, graph->loss[i]);
@@ -202,7 +254,6 @@ tx_status tx_autodiff(tx_graph *graph)
     graph->direction = TX_FORWARD;
     graph->block = 0;
     graph->losses = 0; /* the gradients exist now */
-    free(a.gradient);
-    free(a.written);
+    free(a.of);
     return graph->status;
 }

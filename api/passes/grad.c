@@ -19,8 +19,11 @@ tx_tensor *tx_grad_as(tx_tensor *t, tx_dtype dtype)
     return !t || t->dtype == dtype ? t : tx_cast(t, dtype);
 }
 
+/* Returns the product in `dtype`, or in fp32 if the operands are of another type. */
 static tx_tensor *product(const tx_grad *c, tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b, tx_dtype dtype)
 {
+    if (a && dtype != a->dtype)
+        dtype = TX_F32;
     const tx_attrs attrs = TX_ATTRS(.trans_a = trans_a, .trans_b = trans_b, .flat = c->node->attrs.flat);
     return TX_EMIT_AS(a, MATMUL, attrs, &dtype, NULL, a, b);
 }
@@ -64,14 +67,14 @@ void tx_grad_matmul(const tx_grad *c)
 
 void tx_grad_attention(const tx_grad *c)
 {
+    tx_tensor *o = TX_NODE_OUT(c, attention, o), *d_o = tx_grad_as(c->dout[0], o->dtype);
     TX_DIN(c, attention, qkv) =
-        TX_EMIT(c->dout[0], ATTENTION_GRAD, c->node->attrs, c->dout[0], TX_NODE_IN(c, attention, qkv),
-                TX_NODE_OUT(c, attention, o), TX_NODE_OUT(c, attention, lse), TX_NODE_IN(c, attention, lengths),
-                TX_NODE_IN(c, attention, starts));
+        TX_EMIT(d_o, ATTENTION_GRAD, c->node->attrs, d_o, TX_NODE_IN(c, attention, qkv), o,
+                TX_NODE_OUT(c, attention, lse), TX_NODE_IN(c, attention, lengths), TX_NODE_IN(c, attention, starts));
     if (TX_WANT(c, attention, sinks).need)
         TX_DIN(c, attention, sinks) =
-            sum_rows(TX_EMIT(c->dout[0], ATTENTION_SINK_GRAD, TX_PLAIN, c->dout[0], TX_NODE_OUT(c, attention, o),
-                             TX_NODE_OUT(c, attention, lse), TX_NODE_IN(c, attention, sinks)));
+            sum_rows(TX_EMIT(d_o, ATTENTION_SINK_GRAD, TX_PLAIN, d_o, o, TX_NODE_OUT(c, attention, lse),
+                             TX_NODE_IN(c, attention, sinks)));
 }
 
 /* Emits the gradient of a norm. Operand i, from gamma on, is sum i - 1 if it is trained. */

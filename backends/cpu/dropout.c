@@ -70,7 +70,10 @@ static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t las
     const int64_t size = attrs->attention.head_size, half = tx_rope_rotated(attrs) / 2,
                   turned = attrs->attention.heads * size;
     const float *rates = call->in[2];
+    const tx_dtype type = call->command->out[0].dtype;
+    const int64_t bytes = (int64_t)tx_dtype_size(type);
     float *cosine = call->scratch, *sine = cosine + half, frequency[TX_MAX_ROTARY / 2];
+    float wide[TX_MAX_ROTARY], piece[TX_MAX_ROTARY];
     for (int32_t i = 0; !rates && i < half; i++)
         frequency[i] = tx_rope_frequency(attrs, i);
     for (int64_t t = first; t < last; t++) {
@@ -79,12 +82,16 @@ static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t las
             const int64_t position = tx_cpu_place(call, 1, b, t, length, INT32_MAX + length);
             if (rates || position != turned_to)
                 rotary_angles(attrs, rates ? rates + b * half : frequency, turned_to = position, cosine, sine);
-            const float *x = (const float *)call->in[0] + (b * length + t) * width;
-            float *y = (float *)call->out[0] + (b * length + t) * width;
-            for (int64_t h = 0; h < attrs->attention.heads; h++)
-                rotate_head(x + h * size, y + h * size, cosine, sine, half, size);
-            if (x != y)
-                memcpy(y + turned, x + turned, (size_t)(width - turned) * sizeof *y);
+            const int64_t row = (b * length + t) * width, rest = (row + turned) * bytes;
+            for (int64_t at = row; at < row + turned; at += size) {
+                const float *x = tx_run_of(call->in[0], type, at, size, wide);
+                float *y = tx_run_to(call->out[0], type, at, piece);
+                rotate_head(x, y, cosine, sine, half, size);
+                tx_run_put(call->out[0], y, type, at, size);
+            }
+            if (call->in[0] != call->out[0])
+                memcpy((char *)call->out[0] + rest, (const char *)call->in[0] + rest,
+                       (size_t)((width - turned) * bytes));
         }
     }
 }

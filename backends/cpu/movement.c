@@ -53,14 +53,21 @@ TX_ROWS(token_positions, out[0])
 
 TX_ROWS(position_grad, out[0])
 {
-    const tx_shape *dy = &call->command->in[0].shape;
-    const float beta = tx_beta(call->command->attrs.accumulate, call->controls);
-    float *y = (float *)call->out[0] + row * width;
-    if (row < dy->dim[1])
-        tx_cpu_fold_blocks((const float *)call->in[0] + row * width, dy->dim[0], dy->dim[1] * width, 0, width, 1.0f,
-                           beta, y);
-    else if (beta == 0.0f)
-        memset(y, 0, (size_t)width * sizeof *y);
+    const tx_operand *dy = &call->command->in[0];
+    const int64_t batch = row < dy->shape.dim[1] ? dy->shape.dim[0] : 0;
+    const bool adds = tx_cpu_adds(call);
+    float *y = (float *)call->out[0] + row * width, wide[TX_PIECE];
+    for (int64_t at = 0, count; at < width; at += count) {
+        count = tx_min(width - at, TX_PIECE);
+        float sum[TX_PIECE] = {0};
+        for (int64_t b = 0; b < batch; b++) {
+            const int64_t first = (b * dy->shape.dim[1] + row) * width + at;
+            const float *x = tx_run_of(call->in[0], dy->dtype, first, count, wide);
+            TX_SIMD for (int64_t i = 0; i < count; i++) sum[i] += x[i];
+        }
+        for (int64_t i = 0; i < count; i++)
+            y[at + i] = adds ? y[at + i] + sum[i] : sum[i];
+    }
 }
 
 TX_ROWS(transpose, out[0])
@@ -111,13 +118,17 @@ static void scatter_columns(const tx_cpu_call *call, int64_t first, int64_t last
     const int64_t count = tx_operand_count(&call->command->in[0]);
     const int64_t width = tx_shape_last(&call->command->out[0].shape), rows = call->command->out[0].shape.dim[0];
     const int64_t padding = call->command->attrs.padding - 1;
+    const tx_dtype type = call->command->in[1].dtype;
     const int32_t *indices = call->in[0];
     for (int64_t i = 0; i < count; i++) {
         if (indices[i] < 0 || indices[i] >= rows || indices[i] == padding)
             continue;
-        const float *x = (const float *)call->in[1] + i * width;
-        float *y = (float *)call->out[0] + indices[i] * width;
-        TX_SIMD for (int64_t c = first; c < last; c++) y[c] += x[c];
+        float *y = (float *)call->out[0] + indices[i] * width, wide[TX_PIECE];
+        for (int64_t at = first, n; at < last; at += n) {
+            n = tx_run_length(type, last - at);
+            const float *x = tx_run_of(call->in[1], type, i * width + at, n, wide);
+            TX_SIMD for (int64_t c = 0; c < n; c++) y[at + c] += x[c];
+        }
     }
 }
 

@@ -89,6 +89,8 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t wh
     const tx_checkpointing *again = &o->checkpointing;
     if (train && (again->whole != 0 || again->cheap != 0))
         TX_TRY(tx_graph_checkpointing(result->graph, again));
+    if (train && o->fp32_residual_gradient)
+        TX_TRY(tx_graph_fp32_residual_gradient(result->graph));
     if (train && trainer->options.offload_activations)
         TX_TRY(tx_graph_offload_activations(result->graph));
     for (int32_t f = 0; task->fields[f].name; f++) {

@@ -29,6 +29,7 @@ typedef struct tx_trainer_options {
     tx_dtype stored;        /* type of weights, gradients and moments (tx_model_store) */
     tx_dtype autocast;      /* type of products in training (tx_graph_autocast) */
     tx_dtype eval_autocast; /* type of products in evaluations */
+    bool fp32_residual_gradient;     /* in training, see tx_graph_fp32_residual_gradient */
     tx_checkpointing checkpointing;  /* of training; size 0 for none */
     bool offload_activations;        /* in training, see tx_graph_offload_activations */
     tx_offload_place offload_params; /* with an adapter only the base weights, see tx_model_offload_params */

@@ -116,6 +116,75 @@ static int32_t casts_of(const tx_graph *g, const tx_tensor *t)
     return casts;
 }
 
+/* Compiles the transformer. Returns the type of the gradient of its residual stream: of dx of all norms, of their
+ * summands, and of the embedding's gradient. `*casts` receives the number of casts. */
+static tx_dtype residual_gradient(tx_dtype dtype, bool option, int32_t *casts)
+{
+    void *state;
+    assert_int_equal(set_up(&state), 0);
+    fixture *f = state;
+    const network n = build(f);
+    assert_ok(tx_graph_autocast(f->graph, dtype));
+    if (option)
+        assert_ok(tx_graph_fp32_residual_gradient(f->graph));
+    assert_ok(tx_backward(f->graph, n.loss));
+    assert_ok(tx_plan_create(f->graph, "train", &f->plan));
+    assert_int_equal(tx_graph_fp32_residual_gradient(f->graph), TX_INVALID);
+    tx_dtype type = TX_DTYPE_COUNT;
+    int32_t norms = 0;
+    *casts = 0;
+    for (int32_t i = 0; i < f->graph->nodes; i++) {
+        const tx_node *node = &f->graph->node[i];
+        *casts += node->op == TX_OP_CAST;
+        if (node->op == TX_OP_LAYER_NORM_GRAD && norms++ == 0)
+            type = node->out[0]->dtype;
+        if (node->op == TX_OP_LAYER_NORM_GRAD)
+            for (int k = 0; k < 3; k++) /* the sums stay fp32 */
+                assert_int_equal(node->out[k]->dtype, k == 0 ? type : TX_F32);
+        if (node->op == TX_OP_SCATTER_ADD)
+            assert_int_equal(node->in[1]->dtype, type);
+    }
+    assert_int_equal(norms, 3);
+    tear_down(&state);
+    return type;
+}
+
+/* In bf16 it has 16 bits, unless the option keeps it in fp32, and its producers write the type that its readers want.
+ */
+static void gradient_of_the_residual_stream(void **state)
+{
+    (void)state;
+    int32_t none, some;
+    assert_int_equal(residual_gradient(TX_BF16, false, &none), TX_BF16);
+    assert_int_equal(residual_gradient(TX_BF16, true, &some), TX_F32);
+    assert_int_equal(none, 0);
+    assert_int_equal(some, 2); /* for both products whose results are added */
+    assert_int_equal(residual_gradient(TX_F16, false, &some), TX_F32);
+    assert_int_equal(residual_gradient(TX_F32, false, &some), TX_F32);
+}
+
+/* Where the norm comes after the sum, a product and a sum read its result. Their gradients are added in fp32. */
+static void gradient_after_the_sum(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(ROWS, WIDTH)), *w = matrix(f, "w", WIDTH, WIDTH);
+    tx_tensor *y = norm(f, tx_linear(x, w, NULL, false), "norm1"),
+              *z = norm(f, tx_add(y, tx_linear(y, w, NULL, true)), "norm2");
+    assert_ok(tx_graph_autocast(f->graph, TX_BF16));
+    assert_ok(tx_backward(f->graph, tx_reduce(z, TX_REDUCE_MEAN, TX_AXIS_ALL)));
+    assert_ok(tx_plan_create(f->graph, "train", &f->plan));
+    int32_t norms = 0;
+    for (int32_t i = 0; i < f->graph->nodes; i++) {
+        const tx_node *node = &f->graph->node[i];
+        if (node->op != TX_OP_LAYER_NORM_GRAD)
+            continue;
+        assert_int_equal(node->in[0]->dtype, TX_F32);
+        assert_int_equal(node->out[0]->dtype, TX_BF16); /* only a product reads it, or a product and the sum */
+        norms++;
+    }
+    assert_int_equal(norms, 2);
+}
+
 /* A norm whose result a product and a sum read stays fp32, and a product whose result both read does not. Each has one
  * cast, which all readers share. */
 static void results_read_both_ways(void **state)
@@ -350,6 +419,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(types_of_a_transformer),
         TEST(one_copy_of_a_parameter),
+        cmocka_unit_test(gradient_of_the_residual_stream),
+        TEST(gradient_after_the_sum),
         TEST(results_read_both_ways),
         TEST(outputs_stay),
         TEST(own_casts_stay),

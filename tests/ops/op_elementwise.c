@@ -427,6 +427,7 @@ static void rotary_cases(tx_cases *list)
                 tx_spec_of(TX_F32, TX_SHAPE(r[i].batch, rotary_rotated(&c->attrs) / 2), TX_FILL_UNIFORM, 0.0, 1.0);
         c->flags = r[i].time > 1000 ? TX_CASE_BENCH : 0u;
     }
+    tx_case_half(list, 1, false);
 }
 
 #define GRADIENT_OF(NAME) .gradient = true, .forward = TX_OP_##NAME, .gradient_of = {1}

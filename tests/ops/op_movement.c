@@ -150,6 +150,7 @@ static void position_grad_cases(tx_cases *list)
         if (n[2] != 768)
             tx_case_accumulate(list);
     }
+    tx_case_half(list, 1, false);
 }
 
 /* ---- Gather and scatter ------------------------------------------------------------------------ */
@@ -247,6 +248,7 @@ static void scatter_add_cases(tx_cases *list)
         c->flags = few[i].end - few[i].first < few[i].rows ? TX_CASE_ZEROS : 0u;
         tx_case_accumulate(list);
     }
+    tx_case_half(list, 2, false);
 }
 
 /* ---- Key-value cache --------------------------------------------------------------------------- */

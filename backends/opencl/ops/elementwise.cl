@@ -197,7 +197,7 @@ typedef struct {
 
 /* Dimension 0 is pair i of the head, dimension 1 row (b, t). Angles are turns in fractions of 2^64, where position
  * times frequency wraps exactly. So high positions lose no precision. */
-__kernel void rotary(const __global float *x, long xo, __global float *y, long yo, long last, int T, int heads, int d,
+__kernel void rotary(const __global h_t *x, long xo, __global h_t *y, long yo, long last, int T, int heads, int d,
                      int half_d, rope_table table, float magnitude, int inverse, int at,
                      const __global int *positions, long po ROTARY_RATES)
 {
@@ -214,9 +214,10 @@ __kernel void rotary(const __global float *x, long xo, __global float *y, long y
         s *= inverse ? -magnitude : magnitude;
         c *= magnitude;
         for (int h = 0; h < heads; h++) {
-            float a = x[(long)h * d + i], b = x[(long)h * d + i + half_d];
-            y[(long)h * d + i] = a * c - b * s;
-            y[(long)h * d + i + half_d] = b * c + a * s;
+            const long at = (long)h * d + i;
+            float a = tx_get_h(x, at), b = tx_get_h(x, at + half_d);
+            tx_store_h(a * c - b * s, y, at, last);
+            tx_store_h(b * c + a * s, y, at + half_d, last);
         }
     }
     for (int i = 2 * half_d + (int)TX_COLUMN(0) / RUN; i < d; i += (int)get_global_size(1 - ROW_DIM))

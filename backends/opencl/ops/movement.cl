@@ -44,7 +44,7 @@ __kernel void embedding(const __global int *tokens, long to, const __global IN_T
 }
 
 /* TX_ROW is row t of the position table's gradient. */
-__kernel void position_grad(const __global float *dy, long dyo, __global float *y, long yo, long n, long B, long T,
+__kernel void position_grad(const __global IN_T *dy, long dyo, __global float *y, long yo, long n, long B, long T,
                             int mode, const __global uint *control)
 {
     long t = TX_ROW;
@@ -55,7 +55,7 @@ __kernel void position_grad(const __global float *dy, long dyo, __global float *
         vec sum = 0.0f;
         if (t < T)
             for (long b = 0; b < B; b++)
-                sum += tx_load(dy + (b * T + t) * n, i, n, 0.0f);
+                sum += LOAD_IN(dy + (b * T + t) * n, i, n);
         if (adds)
             sum += tx_load(y, i, n, 0.0f);
         tx_store(sum, y, i, n);
@@ -222,7 +222,7 @@ static long part_of(long place, int number)
 }
 
 /* TX_ROW is a place. The work-item at the first place of each piece sums it. */
-__kernel void scatter_pieces(const __global int *indices, long io, const __global float *src, long so,
+__kernel void scatter_pieces(const __global int *indices, long io, const __global IN_T *src, long so,
                              __global float *y, long yo, const __global int *sorted, long sorto, __global float *parts,
                              long po, long n)
 {
@@ -238,7 +238,7 @@ __kernel void scatter_pieces(const __global int *indices, long io, const __globa
         if (whole)
             sum = tx_load(to, i, n, 0.0f);
         for (int k = 0; k < length; k++)
-            sum += tx_load(src + so + at[3 * k] * n, i, n, 0.0f);
+            sum += LOAD_IN(src + so + at[3 * k] * n, i, n);
         tx_store(sum, to, i, n);
     })
 }

@@ -192,7 +192,8 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     float frequency[TX_MAX_ROTARY / 2] = {0};
     for (int32_t i = 0; i < half; i++)
         frequency[i] = tx_rope_frequency(&c->attrs, i);
-    snprintf(form.options, sizeof form.options, "-DVW=1 -DRUN=%d%s", form.run, tx_present(&c->in[2]) ? " -DRATES" : "");
+    snprintf(form.options, sizeof form.options, "-DVW=1 -DRUN=%d%s %s", form.run,
+             tx_present(&c->in[2]) ? " -DRATES" : "", tx_cl_type(&c->in[0]));
     tx_cl_launch_columns(b, &form, "elementwise", "rotary", half, tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0]);
     TX_CL_I64(b, tx_shape_last(x));

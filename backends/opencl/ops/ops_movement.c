@@ -45,7 +45,7 @@ tx_status tx_cl_position_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *dy = &c->in[0].shape;
     int64_t columns = tx_shape_last(dy), T = dy->dim[dy->rank - 2];
-    move_all(b, c, "position_grad", TX_F32, columns, tx_shape_rows(&c->out[0].shape));
+    move_all(b, c, "position_grad", c->in[0].dtype, columns, tx_shape_rows(&c->out[0].shape));
     TX_CL_I64(b, tx_shape_rows(dy) / T, T);
     return tx_cl_arg_accumulate(b, c);
 }
@@ -77,7 +77,7 @@ tx_status tx_cl_shift_rows(tx_cl_builder *b, const tx_command *c)
 /* Begins a kernel over the places of the sorted sources. */
 static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t count)
 {
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DPIECE=%d", PIECE);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DPIECE=%d -DIN=%s", PIECE, tx_cl_storage(c->in[1].dtype));
     tx_cl_launch_columns(b, &form, "movement", kernel, columns, count);
     TX_CL_OPERANDS(b, &c->in[0]);
 }
