@@ -286,7 +286,7 @@ void tx_grad_scatter_add(const tx_grad *c)
 
 void tx_grad_cast(const tx_grad *c)
 {
-    c->din[0] = tx_cast(c->dout[0], c->node->in[0]->dtype);
+    c->din[0] = tx_grad_as(c->dout[0], c->node->in[0]->dtype);
 }
 
 void tx_grad_reshape(const tx_grad *c)
