@@ -86,12 +86,11 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t wh
     const int64_t block = length_of(o, which) / chunks_of(o);
     TX_TRY(tx_graph_create(trainer->model, &result->graph));
     TX_TRY(tx_graph_autocast(result->graph, train ? o->autocast : o->eval_autocast));
-    const tx_checkpointing *again = &o->checkpointing;
-    if (train && (again->whole != 0 || again->cheap != 0))
-        TX_TRY(tx_graph_checkpointing(result->graph, again));
+    if (train && (o->checkpointing.whole != 0 || o->checkpointing.cheap != 0))
+        TX_TRY(tx_graph_checkpointing(result->graph, &o->checkpointing));
     if (train && o->fp32_residual_gradient)
         TX_TRY(tx_graph_fp32_residual_gradient(result->graph));
-    if (train && trainer->options.offload_activations)
+    if (train && o->offload_activations)
         TX_TRY(tx_graph_offload_activations(result->graph));
     for (int32_t f = 0; task->fields[f].name; f++) {
         tx_field field = task->fields[f];

@@ -77,6 +77,13 @@ static inline void tx_array_put(tx_array *a, int64_t i, double value, double mag
     a->magnitude[i] = magnitude;
 }
 
+/* Adds a term to an element, if the case has the array. */
+static inline void tx_array_add(tx_array *a, int64_t i, double value, double magnitude)
+{
+    if (tx_array_present(a))
+        tx_array_put(a, i, a->value[i] + value, a->magnitude[i] + magnitude);
+}
+
 /* ---- Cases ---------------------------------------------------------------------------------- */
 
 typedef enum tx_fill_kind {

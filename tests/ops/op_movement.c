@@ -128,8 +128,7 @@ static void position_grad_reference(tx_call *call)
         tx_array_put(&call->out[0], i, 0.0, 0.0);
     for (int64_t i = 0; i < dy->count; i++) {
         int64_t at = i / c % time * c + i % c;
-        call->out[0].value[at] += dy->value[i];
-        call->out[0].magnitude[at] += fabs(dy->value[i]);
+        tx_array_add(&call->out[0], at, dy->value[i], fabs(dy->value[i]));
     }
 }
 
@@ -213,8 +212,7 @@ static void scatter_add_reference(tx_call *call)
         int64_t row = (int64_t)call->in[0].value[i / c];
         if (row < 0 || row == call->attrs.padding - 1)
             continue;
-        call->out[0].value[row * c + i % c] += src->value[i];
-        call->out[0].magnitude[row * c + i % c] += fabs(src->value[i]);
+        tx_array_add(&call->out[0], row * c + i % c, src->value[i], fabs(src->value[i]));
     }
 }
 

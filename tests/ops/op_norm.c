@@ -47,13 +47,6 @@ static void give_result_like(tx_call *call, int x)
     call->out[0] = (tx_array){.dtype = asked == TX_DTYPE_COUNT ? TX_F32 : asked, .shape = call->in[x].shape};
 }
 
-/* Adds a term to element i of a sum, if the case has it. */
-static void add_term(tx_array *sum, int64_t i, double value, double magnitude)
-{
-    if (tx_array_present(sum))
-        tx_array_put(sum, i, sum->value[i] + value, sum->magnitude[i] + magnitude);
-}
-
 /* Adds operand z to dx, and sums the columns of dx, rounded as it is stored, to output `bias`. A dx at the middle of
  * two numbers may be rounded to either. */
 static void finish_gradient(tx_call *call, int z, int bias)
@@ -64,14 +57,9 @@ static void finish_gradient(tx_call *call, int z, int bias)
     for (int64_t i = 0; i < n && tx_array_present(sum); i++)
         tx_array_put(sum, i, 0.0, 0.0);
     for (int64_t i = 0; i < dx->count; i++) {
-        if (tx_array_present(&call->in[z])) {
-            dx->value[i] += call->in[z].value[i];
-            dx->magnitude[i] += fabs(call->in[z].value[i]);
-        }
-        if (tx_array_present(sum)) {
-            sum->value[i % n] += tx_number_round(dx->dtype, dx->value[i]);
-            sum->magnitude[i % n] += dx->magnitude[i] * coarse;
-        }
+        if (tx_array_present(&call->in[z]))
+            tx_array_add(dx, i, call->in[z].value[i], fabs(call->in[z].value[i]));
+        tx_array_add(sum, i % n, tx_number_round(dx->dtype, dx->value[i]), dx->magnitude[i] * coarse);
     }
 }
 
@@ -146,8 +134,8 @@ static void layer_norm_grad_reference(tx_call *call)
             sum_h += g * h / (double)n;
             size += fabs(g) / (double)n;
             size_h += fabs(g) * h_size / (double)n;
-            add_term(&call->out[1], i - r * n, dy[i] * h, fabs(dy[i]) * h_size);
-            add_term(&call->out[2], i - r * n, dy[i], fabs(dy[i]));
+            tx_array_add(&call->out[1], i - r * n, dy[i] * h, fabs(dy[i]) * h_size);
+            tx_array_add(&call->out[2], i - r * n, dy[i], fabs(dy[i]));
         }
         for (int64_t i = r * n; i < (r + 1) * n; i++) {
             double g = dy[i] * gamma[i - r * n], h = (x[i] - mean) * rstd;
@@ -221,7 +209,7 @@ static void rms_norm_grad_reference(tx_call *call)
             double gh = dy[i] * gamma[i - r * n] * x[i] * rstd;
             sum += gh / (double)n;
             size += fabs(gh) / (double)n;
-            add_term(&call->out[1], at + i - r * n, dy[i] * x[i] * rstd, fabs(dy[i] * x[i]) * rstd);
+            tx_array_add(&call->out[1], at + i - r * n, dy[i] * x[i] * rstd, fabs(dy[i] * x[i]) * rstd);
         }
         for (int64_t i = r * n; i < (r + 1) * n; i++) {
             double g = dy[i] * gamma[i - r * n], h = x[i] * rstd;
