@@ -46,7 +46,7 @@ static inline bool tx_op_renames(tx_op op)
 /* Whether output 0 has the values of operand 0, perhaps in another type or shape. */
 bool tx_op_is_same(tx_op op);
 
-/* Whether the gradients of output 0 and of operand 0 may have 16 bits where these have 32 (TX_NARROW_GRADIENT). */
+/* Whether the gradients of output 0 and of operand 0 may have 16 bits although these have 32 (TX_NARROW_GRADIENT). */
 bool tx_op_narrows_gradient(tx_op op);
 
 /* Whether a shape has 1 to TX_MAX_RANK dimensions of at least 1 and its bytes fit in an int64_t. */

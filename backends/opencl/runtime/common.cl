@@ -188,7 +188,7 @@ static vec tx_sigmoid(vec x)
  * items each reduce a share, then all items reduce these. It takes three barriers for any group size. */
 #if WG > 1
 #define TX_JOINERS (WG < 16 ? WG : 16)
-#define TX_GROUP_JOIN(type, JOIN)                                                                                         \
+#define TX_GROUP_JOIN(type, JOIN)                                                                                      \
     const int l = (int)get_local_id(0);                                                                                \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
     part[l] = v;                                                                                                       \
