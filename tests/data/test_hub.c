@@ -360,9 +360,9 @@ static void folders_of_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(model_paths),        cmocka_unit_test(model_nowhere), cmocka_unit_test(model_at_home),
-        cmocka_unit_test(model_in_the_cache), cmocka_unit_test(which_cache),   cmocka_unit_test(datasets),
-        cmocka_unit_test(configurations),     cmocka_unit_test(splits),        cmocka_unit_test(shards),
+        cmocka_unit_test(model_paths),        cmocka_unit_test(model_nowhere),    cmocka_unit_test(model_at_home),
+        cmocka_unit_test(model_in_the_cache), cmocka_unit_test(which_cache),      cmocka_unit_test(datasets),
+        cmocka_unit_test(configurations),     cmocka_unit_test(splits),           cmocka_unit_test(shards),
         cmocka_unit_test(option_values),      cmocka_unit_test(folders_of_texts),
     };
     return cmocka_run_group_tests(tests, begin, end);

@@ -163,8 +163,7 @@ static tx_status step(tx_bench_training *t, bool first)
         fill(t, options->task);
     if (t->pace)
         TX_TRY(tx_pace_begin(t->pace, t->model));
-    TX_TRY(
-        tx_trainer_step(t->trainer, &batch, tx_batch_labels(options->task, t->data.block, &t->batch), t->rate));
+    TX_TRY(tx_trainer_step(t->trainer, &batch, tx_batch_labels(options->task, t->data.block, &t->batch), t->rate));
     if (!first)
         TX_TRY(take_results(t));
     return t->pace ? tx_pace_end(t->pace, &news) : TX_OK;

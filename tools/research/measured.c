@@ -30,7 +30,7 @@ static const rate rates[] = {
 #include "tools/research/measured.def"
 };
 
-/* Microseconds of a tile beside its terms. */
+/* Microseconds of a tile without its terms. */
 static double rest_of(const tile *t, const tx_command *c)
 {
     switch (c->attrs.epilogue) {
