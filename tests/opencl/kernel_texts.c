@@ -86,7 +86,7 @@ static bool same(const asked *a, const asked *b)
 static void write_step(const tx_cl_command *c, int32_t step)
 {
     const tx_cl_step *s = &c->steps[step];
-    write_down(s->program->source, s->program->options, s->name);
+    write_down(s->program->source, s->program->options, s->program->kernel);
     if (record.failed)
         return;
     asked *a = &record.list[record.count - 1];

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define FEW 4 /* programs for which threads suffice: a worker takes a moment to open the device */
+#define FEW 3 /* programs for which threads suffice: a worker takes a moment to open the device */
 
 typedef struct work {
     const tx_context *context;

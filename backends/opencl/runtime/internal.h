@@ -216,7 +216,6 @@ tx_status tx_cl_finish(tx_context *context);
 /* One launch, or one host call if `fn` is set. */
 typedef struct tx_cl_step {
     tx_cl_program *program;
-    const char *name; /* of the kernel */
     cl_kernel kernel; /* NULL until tx_cl_make_kernels */
     cl_uint dims;
     bool has_local, doubted; /* doubted: the work-group is larger than the driver's limit for the kernel */

@@ -56,7 +56,7 @@ void tx_cl_step_entry(const tx_cl_step *s, char *name, size_t size)
     if (s->fn)
         snprintf(name, size, "a library's kernels");
     else
-        snprintf(name, size, "kernel %s (%016" PRIx64 ")", s->name,
+        snprintf(name, size, "kernel %s (%016" PRIx64 ")", s->program->kernel,
                  tx_hash(TX_HASH_START, s->program->options, strlen(s->program->options)));
 }
 
@@ -70,8 +70,8 @@ static tx_status check_group(const tx_context *context, tx_cl_step *s)
     s->doubted = items > allowed;
     if (!s->doubted || context->driver.groups != TX_CL_BELIEVED)
         return TX_OK;
-    return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu, but the driver allows at most %zu", s->name, items,
-                   allowed);
+    return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu, but the driver allows at most %zu",
+                   s->program->kernel, items, allowed);
 }
 
 /* Fails if the first launch of this kernel, or of this function with other options, crashed or hung before. */
