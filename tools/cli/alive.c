@@ -16,18 +16,19 @@
 
 #define FIRST_SECONDS 1.5 /* seconds until the first line, and between two lines */
 #define LINE_SECONDS 10.0
-#define BAR_SECONDS 1.0  /* operations that take less are not reported */
-#define POLL_SECONDS 0.5 /* seconds between two calls of `ask`, and between two states of a bar */
+#define BAR_SECONDS 1.0   /* operations that take less are not reported */
+#define POLL_SECONDS 0.5  /* seconds between two calls of `ask`, and between two states of a bar */
+#define STALE_SECONDS 3.0 /* an operation without a report for so long has ended, or failed */
 #define STATUS_BYTES 256
 #define COUNTED 10000 /* larger totals are shown in percent */
 
 /* An operation that reports its progress. */
 typedef struct bar {
     char what[STATUS_BYTES];
-    int64_t done, total; /* total is 0 if there is no operation */
-    double began, ended; /* of this operation; of the last one */
-    double shows;        /* when it may be printed */
-    bool drawn;          /* on the last line of the terminal */
+    int64_t done, total;  /* total is 0 if there is no operation */
+    double began, report; /* times of its start and of the last report */
+    double shows;         /* when it may be printed */
+    bool drawn;           /* on the last line of the terminal */
 } bar;
 
 struct tx_alive {
@@ -69,9 +70,10 @@ void tx_bar_text(char *text, size_t size, const char *what, int64_t done, int64_
              left < 100.0 ? left : ceil(left / 60.0));
 }
 
-/* Erases the line of a bar, so that another line may follow. */
+/* Ends an operation, and erases its line, so that another line may follow. */
 static void erase(tx_alive *a)
 {
+    a->bar.total = 0;
     if (!a->bar.drawn)
         return;
     fputs("\r\033[K", a->to);
@@ -105,6 +107,8 @@ static double step(tx_alive *a, double now)
 {
     if (a->ask)
         poll(a, now);
+    if (now - a->bar.report > STALE_SECONDS)
+        erase(a);
     const bool shown = a->bar.total > 0 && now >= a->bar.shows;
     const double due = shown && a->terminal ? now : a->last_line + (a->printed ? LINE_SECONDS : FIRST_SECONDS);
     if (!shown && !*a->doing)
@@ -223,13 +227,13 @@ void tx_alive_doing(tx_alive *a, const char *format, ...)
     vsnprintf(a->doing, sizeof a->doing, format, args);
     va_end(args);
     a->began = tx_now();
-    a->bar.total = 0;
     erase(a);
     pthread_cond_signal(&a->wake);
     pthread_mutex_unlock(&a->lock);
 }
 
-/* Operations that follow each other within a moment are shown as soon as one that takes as long as all of them. */
+/* Operations that follow each other within a moment are shown as soon as one that takes as long as all of them. Reports
+ * of several threads may come out of order. */
 void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t total)
 {
     tx_alive *a = alive;
@@ -239,17 +243,18 @@ void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t tota
         return;
     pthread_mutex_lock(&a->lock);
     bar *b = &a->bar;
-    if (b->total == 0 && now - b->ended > BAR_SECONDS)
+    if (b->total == 0) /* otherwise the thread looks every half second */
+        pthread_cond_signal(&a->wake);
+    if (b->total == 0 && now - b->report > BAR_SECONDS)
         b->shows = now + BAR_SECONDS;
-    if (b->total == 0 || done < b->done || strncmp(b->what, name, sizeof b->what - 1) != 0)
+    if (now - b->report > STALE_SECONDS || done == 0 || strncmp(b->what, name, sizeof b->what - 1) != 0)
         b->began = now;
     snprintf(b->what, sizeof b->what, "%s", name);
     b->done = done;
-    b->total = done < total ? total : 0;
-    b->ended = now;
-    if (b->total == 0)
+    b->total = total;
+    b->report = now;
+    if (done >= total)
         erase(a);
-    pthread_cond_signal(&a->wake);
     pthread_mutex_unlock(&a->lock);
 }
 

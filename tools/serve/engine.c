@@ -65,7 +65,6 @@ static void encode(serve_text *t)
     serve_call *c = t->call;
     serve_server *s = c->server;
     const tx_status status = serve_encode(c);
-    tx_alive_doing(s->alive, "%s", ""); /* longer texts may have compiled something */
     if (status)
         serve_fail(c, status == TX_INVALID ? 400 : 500, tx_error());
     pthread_mutex_lock(&s->lock);
