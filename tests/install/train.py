@@ -17,7 +17,7 @@ def check(status):
 
 
 class Listener(ctypes.Structure):
-    names = "begin step log evaluation saved results note warn stop save".split()
+    names = "begin step log evaluation saved results note warn progress stop save".split()
     _fields_ = [("size", c_size_t), ("context", c_void_p)] + [(name, CFUNCTYPE(c_int, c_void_p, c_char_p))
                                                               for name in names]
 

@@ -412,7 +412,7 @@ dtype | --dtype bfloat16 | holds config.json torch_dtype.*bfloat16
 dtype | $from --model_name_or_path tiny --dtype auto | alters model.safetensors $from --model_name_or_path tiny --dtype bfloat16
 dtype | --dtype bfloat16 --optim adamw_anyprecision --optim_args use_kahan_summation=True | weights_differ
 bf16 | --bf16 true | weights_differ
-fp32_residual_gradient | --bf16 --fp32_residual_gradient | alters model.safetensors --bf16
+fp32_residual_gradient | --bf16 --fp32_residual_gradient | alters model.safetensors run r --bf16
 fp16 | --fp16 true | logged \"loss_scale\":.65536
 bf16_full_eval | $evaluates 3 --bf16_full_eval | evaluates_otherwise
 fp16_full_eval | $evaluates 3 --fp16_full_eval | evaluates_otherwise
