@@ -176,7 +176,10 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
           __global dx_t *dx, long dxo, __global float *work, long wo, long rows, long n, long block)
 {
     __local float2 part[WG];
-    vec own_y[HELD ? HELD : 1], own_d[HELD ? HELD : 1], own_z[HELD ? HELD : 1], total[SLOTS + 1][HELD ? HELD : 1];
+    vec own_y[HELD ? HELD : 1], own_d[HELD ? HELD : 1], own_z[HELD ? HELD : 1];
+#if HELD
+    vec total[SLOTS + 1][HELD];
+#endif
     const long first = get_group_id(0) * block, end = min(rows, first + block);
     work += wo + get_group_id(0) * SLOTS * n;
     for (int s = 0; s < SLOTS; s++)
@@ -196,9 +199,7 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
             vec y = tx_load_h(y_row, i, n), d = tx_load(x_row, i, n, 0.0f) - m;
             HOLD(own_y, k, y);
             HOLD(own_d, k, d);
-#if ADDS
-            HOLD(own_z, k, LOAD_D(z + zo + row * n, i, n));
-#endif
+            HOLD(own_z, k, ADDS ? LOAD_D(z + zo + row * n, i, n) : (vec)0.0f);
             vec g = y * GAMMA(gamma_row, row, i, n);
             sum_g += g;
             sum_gx += g * d;
@@ -210,9 +211,8 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
             vec y = AGAIN(own_y, k, tx_load_h(y_row, i, n));
             vec xhat = AGAIN(own_d, k, tx_load(x_row, i, n, 0.0f) - m) * r;
             vec v = r * (y * GAMMA(gamma_row, row, i, n) - mean_g - xhat * mean_gx);
-#if ADDS
-            v += AGAIN(own_z, k, LOAD_D(z + zo + row * n, i, n));
-#endif
+            if (ADDS)
+                v += AGAIN(own_z, k, LOAD_D(z + zo + row * n, i, n));
             STORE_D(v, dx + dxo + row * n, i, n);
             ADD_TO_SUMS(y, xhat, v);
         }
