@@ -156,12 +156,12 @@ typedef TX_CAT(D, _t) dx_t;
 #define ADD_TO_SUM(slot, v) tx_store(tx_load(work + (slot) * n, i, n, 0.0f) + (v), work + (slot) * n, i, n)
 #endif
 
-#define ADD_TO_SUMS(y, xhat, v)                                                                                        \
+#define ADD_TO_SUMS(y, product, v)                                                                                     \
     do {                                                                                                               \
         if ((SUMS & 1) && !IS_K(row))                                                                                  \
-            ADD_TO_SUM(0, (y) * (xhat));                                                                               \
+            ADD_TO_SUM(0, product);                                                                                    \
         if ((SUMS & 1) && IS_K(row) && !IS_V(row))                                                                     \
-            ADD_TO_SUM(HEADS ? 1 : 0, (y) * (xhat));                                                                   \
+            ADD_TO_SUM(HEADS ? 1 : 0, product);                                                                        \
         if (SUMS & 2)                                                                                                  \
             ADD_TO_SUM(DBETA, y);                                                                                      \
         if (SUMS & 4)                                                                                                  \
@@ -209,12 +209,12 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
         ROW_LOOP(k, i, n)
         {
             vec y = AGAIN(own_y, k, tx_load_h(y_row, i, n));
-            vec xhat = AGAIN(own_d, k, tx_load(x_row, i, n, 0.0f) - m) * r;
+            vec d = AGAIN(own_d, k, tx_load(x_row, i, n, 0.0f) - m), xhat = d * r;
             vec v = r * (y * GAMMA(gamma_row, row, i, n) - mean_g - xhat * mean_gx);
             if (ADDS)
                 v += AGAIN(own_z, k, LOAD_D(z + zo + row * n, i, n));
             STORE_D(v, dx + dxo + row * n, i, n);
-            ADD_TO_SUMS(y, xhat, v);
+            ADD_TO_SUMS(y, y * d * r, v);
         }
     }
 #if HELD
