@@ -85,7 +85,6 @@ __kernel void reduce_row_blocks(const __global h_t *x, long xo, __global float *
     x += xo;
     vec v = START;
     long end = min(rows, (b + 1) * block);
-#pragma unroll 4
     for (long row = b * block; row < end; row++) {
         vec u = tx_load_h_or(x + row * n, i, n, START);
         v = JOIN(v, MAP(u));
@@ -106,8 +105,13 @@ reduce_columns(const __global float *work, long wo, long blocks, __global float 
     work += wo + plane * n;
     float v = START;
     if (i < n) {
-#pragma unroll 8
-        for (long b = p; b < blocks; b += PARTS) {
+        long b = p;
+        for (; b + 3 * PARTS < blocks; b += 4 * PARTS) { /* four loads in flight */
+            const float u[] = {work[b * stride + i], work[(b + PARTS) * stride + i], work[(b + 2 * PARTS) * stride + i],
+                               work[(b + 3 * PARTS) * stride + i]};
+            v = JOIN1(JOIN1(JOIN1(JOIN1(v, u[0]), u[1]), u[2]), u[3]);
+        }
+        for (; b < blocks; b += PARTS) {
             float u = work[b * stride + i];
             v = JOIN1(v, u);
         }
