@@ -362,8 +362,9 @@ tx_json *tx_json_pack(const char *format, ...)
     va_start(values, format);
     json_t *made = json_vpack_ex(&error, 0, format, values);
     va_end(values);
+    const bool memory = !made && json_error_code(&error) == json_error_out_of_memory;
     if (!made)
-        tx_fail(json_error_code(&error) == json_error_out_of_memory ? TX_MEMORY : TX_INVALID, "JSON: %s", error.text);
+        tx_fail(memory ? TX_MEMORY : TX_INVALID, "%s: %s", memory ? "no memory for JSON" : "JSON", error.text);
     return made;
 }
 
