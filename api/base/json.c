@@ -362,7 +362,8 @@ tx_json *tx_json_pack(const char *format, ...)
     va_start(values, format);
     json_t *made = json_vpack_ex(&error, 0, format, values);
     va_end(values);
-    const bool memory = !made && json_error_code(&error) == json_error_out_of_memory;
+    const enum json_error_code code = made ? json_error_unknown : json_error_code(&error);
+    const bool memory = code == json_error_out_of_memory || code == json_error_null_value; /* as in tx_json_set */
     if (!made)
         tx_fail(memory ? TX_MEMORY : TX_INVALID, "%s: %s", memory ? "no memory for JSON" : "JSON", error.text);
     return made;

@@ -234,8 +234,13 @@ tx_status tx_hub_configurations(const char *folder, tx_names *names)
 
 #define DEPTH 16 /* of folders in a folder of texts */
 
-/* Adds all data files of a folder and of the folders in it, in the order of their paths. Notes in Markdown are texts,
- * too. */
+/* Whether a file of a folder of texts is one: notes in Markdown are, files of tokens are not. */
+static bool is_text(const char *folder, const char *name)
+{
+    return tx_ends_with(name, ".md") ? name[0] != '.' : is_data(folder, name) && !tx_ends_with(name, ".bin");
+}
+
+/* Adds all texts of a folder and of the folders in it, in the order of their paths. */
 static tx_status add_texts(const char *folder, int32_t depth, tx_names *files)
 {
     tx_names names = {0};
@@ -246,7 +251,7 @@ static tx_status add_texts(const char *folder, int32_t depth, tx_names *files)
         tx_path_in(path, folder, names.name[i]);
         if (names.name[i][0] != '.' && tx_is_folder(path))
             status = add_texts(path, depth + 1, files);
-        else if (is_data(folder, names.name[i]) || (tx_ends_with(names.name[i], ".md") && names.name[i][0] != '.'))
+        else if (is_text(folder, names.name[i]))
             status = add_path(files, path);
     }
     tx_names_free(&names);

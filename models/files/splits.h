@@ -28,7 +28,7 @@ tx_status tx_hub_split(const char *folder, tx_split split, tx_names *files);
 /* Lists the folders in `folder` that hold a split: its configurations. The caller frees `names`. */
 tx_status tx_hub_configurations(const char *folder, tx_names *names);
 /* Lists the files that the value of an option names: a path, or paths and patterns such as 'data/train-*.parquet' with
- * commas between them. A folder stands for all data files in it and in its folders. TX_NOT_FOUND names a pattern or
+ * commas between them. A folder stands for all texts in it and in its folders. TX_NOT_FOUND names a pattern or
  * folder without a file. The caller frees `files`. */
 tx_status tx_data_files(const char *value, tx_names *files);
 

@@ -42,7 +42,11 @@ train 1 "pipe: a pipe" a --train_file "$work/text" --config_name "$work/pipe"
 train 1 "pipe: a pipe" a --train_file "$work/text" --validation_file "$work/pipe" \
     --eval_strategy epoch
 train 1 "/dev/zero: a device" a --train_file /dev/zero
-train 1 "$work: a folder" a --train_file "$work"
+mkdir -p "$work/none" "$work/texts/deeper"
+train 1 "none: the folder has no file that TX can read" a --train_file "$work/none"
+cp "$work/text" "$work/texts/deeper/notes.md"
+cp "$work/text" "$work/texts/a.txt"
+train 0 "texts/a.txt and 1 more file" folder --train_file "$work/texts" --max_steps 1
 expect 1 "pipe: a pipe" txplot "$work/pipe" -o "$work/page.html"
 expect 1 "pipe: a pipe" txtopo --input "$work/pipe"
 expect 1 "pipe: a pipe" txtok encode --tokenizer "$work/pipe"
