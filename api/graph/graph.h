@@ -72,9 +72,9 @@ struct tx_graph {
     tx_tensor **repeated;
     int32_t repeats, repeated_tensors;
     tx_tensor *places; /* positions of the tokens in context-parallel chunks, once they are needed (build.c) */
-    /* If the model is divided among devices: `gone` has the tensors for the next stage and `come` those from the stage
-     * before, which are inputs. Both have the same order and end with NULL. */
-    tx_tensor *gone[TX_CROSSINGS + 1], *come[TX_CROSSINGS + 1];
+    /* If the model is divided among devices: `sent` has the tensors for the next stage and `received` those from the
+     * stage before, which are inputs. Both have the same order and end with NULL. */
+    tx_tensor *sent[TX_CROSSINGS + 1], *received[TX_CROSSINGS + 1];
     bool planned;     /* has a plan, which shares its storage; nothing may be added */
     tx_status status; /* of the first failure, whose message follows */
     char message[512];

@@ -22,7 +22,7 @@ typedef struct staging {
     int32_t *stage; /* by node; ANYWHERE for nodes of every stage that reads them */
     bool *wanted;   /* by node of ANYWHERE: this rank reads it */
     struct span {
-        int32_t first, last, gone; /* first and last node, -1 if none; tensors sent from it */
+        int32_t first, last, sent; /* first and last node, -1 if none; tensors sent from it */
     } * span[2];                   /* by direction (forward, backward) and stage */
 } staging;
 
@@ -107,7 +107,7 @@ static tx_status start_send(staging *s, tx_tensor *t, const crossing *h, int32_t
 {
     if (tx_model_is_divided(s->model)) {
         tx_tensor_root(t)->is_output = true;
-        s->graph->gone[h->number] = t;
+        s->graph->sent[h->number] = t;
         return TX_OK;
     }
     tx_tensor *w = message_of(s, t);
@@ -138,7 +138,7 @@ static tx_status receive(staging *s, tx_tensor *t, const crossing *h, int32_t at
     if (!x)
         return s->graph->status;
     if (divided)
-        s->graph->come[h->number] = x;
+        s->graph->received[h->number] = x;
     else
         TX_TRY(start_receive(s, x, h, at));
     tx_edit_replace(s->edit, t, x);
@@ -189,7 +189,7 @@ static tx_status cross(staging *s, tx_tensor *t)
         return cannot_divide("a stage reads a result of a later one");
     for (int32_t crossings = 1; h.from != to && crossings < s->model->mesh.pipeline.size; crossings++, h.from = h.to) {
         h.to = h.from + step;
-        h.number = s->span[back][h.from].gone++;
+        h.number = s->span[back][h.from].sent++;
         if (h.number == TX_CROSSINGS)
             return cannot_divide("too many tensors cross from one stage to the next");
         if (tx_model_has_stage(s->model, h.from))

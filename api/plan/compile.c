@@ -108,8 +108,8 @@ static tx_status create(tx_graph *graph, const char *name, bool owns_graph, tx_p
 static tx_status follow(tx_plan *plan, tx_plan *following)
 {
     int64_t largest = 0;
-    for (int32_t i = 0; plan->graph->gone[i]; i++)
-        largest = tx_max(tx_tensor_bytes(plan->graph->gone[i]), largest);
+    for (int32_t i = 0; plan->graph->sent[i]; i++)
+        largest = tx_max(tx_tensor_bytes(plan->graph->sent[i]), largest);
     plan->crossing = malloc((size_t)largest + 1);
     if (!plan->crossing)
         return tx_fail(TX_MEMORY, "no memory for the tensors that devices exchange");

@@ -9,8 +9,8 @@ static int64_t element_limit(const tx_model *model, const tx_optimizer *o)
 {
     const int64_t chunk = model->arena[TX_ARENA_OPTIMIZER].chunk_bytes / (int64_t)sizeof(float);
     const int64_t limit = chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK, moved = tx_offload_elements(o);
-    const bool away = o->options.offload || tx_model_fetches(model);
-    return away && moved < limit ? moved : limit;
+    const bool offloaded = o->options.offload || tx_model_fetches(model);
+    return offloaded && moved < limit ? moved : limit;
 }
 
 /* Adds a piece, or extends the last one if both are contiguous. */

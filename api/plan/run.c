@@ -88,8 +88,8 @@ static tx_status read_own(tx_plan *plan, tx_tensor *output, void *data, size_t b
 static tx_status pass_on(tx_plan *plan)
 {
     tx_plan *next = plan->following;
-    for (int32_t i = 0; plan->graph->gone[i]; i++) {
-        tx_tensor *from = plan->graph->gone[i], *to = next->graph->come[i];
+    for (int32_t i = 0; plan->graph->sent[i]; i++) {
+        tx_tensor *from = plan->graph->sent[i], *to = next->graph->received[i];
         const size_t bytes = (size_t)tx_tensor_bytes(from);
         TX_TRY(read_own(plan, from, plan->crossing, bytes));
         TX_TRY(write_own(next, to, plan->crossing, bytes));

@@ -17,11 +17,11 @@ static bool copies_offloaded(const tx_model *model)
     return model->arena[TX_ARENA_HALF].space == TX_SPACE_PINNED;
 }
 
-/* Returns a range in fp32. For offloaded weights it is in their arena, or with `here` in a buffer on the device. */
-static tx_tensor *weights_of(tx_graph *graph, int32_t number, const tx_copy_range *r, bool here)
+/* Returns a range in fp32. For offloaded weights it is in their arena, or with `resident` in a buffer on the device. */
+static tx_tensor *weights_of(tx_graph *graph, int32_t number, const tx_copy_range *r, bool resident)
 {
     const tx_model *model = graph->model;
-    const bool fetched = here && tx_model_weights_offloaded(model);
+    const bool fetched = resident && tx_model_weights_offloaded(model);
     return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count), fetched ? TX_ARENA_KEPT : model->exchange.weights,
                            fetched ? model->copies.casting[number % 2] : r->address);
 }

@@ -121,10 +121,10 @@ static tx_status add_piece(fetching *f, weight *const *order, int32_t count)
     const tx_shape shape = count == 1 ? first->shape : TX_SHAPE(bytes / (int64_t)tx_dtype_size(first->dtype));
     tx_piece *p = &f->r.piece[f->r.pieces];
     p->loads = true;
-    p->away = tx_tensor_fixed(graph, first->dtype, shape, first->arena, first->offset);
-    p->here = tx_tensor_planned(graph, first->dtype, shape, TX_ARENA_PLANNED);
+    p->storage = tx_tensor_fixed(graph, first->dtype, shape, first->arena, first->offset);
+    p->resident = tx_tensor_planned(graph, first->dtype, shape, TX_ARENA_PLANNED);
     if (f->r.step == direct_steps)
-        p->staged = p->here;
+        p->staged = p->resident;
     else if (graph->model->arena[first->arena].space == TX_SPACE_FILE)
         p->staged = tx_tensor_planned(graph, first->dtype, shape, TX_ARENA_STAGING);
     for (int32_t i = 0; i < count; i++)
@@ -157,7 +157,7 @@ static tx_status read_here(const fetching *f, const reading *r)
 {
     const tx_piece *p = &f->r.piece[f->weight[r->weight].piece];
     const tx_tensor *operand = f->r.graph->node[r->use.node].in[r->use.operand];
-    return tx_residency_read(&f->r, r->use, p->here, tx_tensor_address(operand) - p->away->offset);
+    return tx_residency_read(&f->r, r->use, p->resident, tx_tensor_address(operand) - p->storage->offset);
 }
 
 /* ---- The pass --------------------------------------------------------------------------------------------- */

@@ -34,28 +34,28 @@ static bool is_offloaded(const tx_graph *graph, const tx_tensor *t)
     return t && t->is_fixed && !t->base && tx_arena_is_offloaded(&graph->model->arena[t->arena]);
 }
 
-static bool in_file(const tx_residency *r, const tx_tensor *away)
+static bool in_file(const tx_residency *r, const tx_tensor *storage)
 {
-    return r->graph->model->arena[away->arena].space == TX_SPACE_FILE;
+    return r->graph->model->arena[storage->arena].space == TX_SPACE_FILE;
 }
 
 /* Replaces the tensor that node `n` uses by a planned one, or by one in a slot if it comes from a file and the device
  * shares the host's memory. A new tensor has the old address. */
-static tx_status add_piece(tx_residency *r, int32_t n, tx_tensor *here)
+static tx_status add_piece(tx_residency *r, int32_t n, tx_tensor *resident)
 {
     const tx_node *node = &r->graph->node[n];
-    tx_tensor *away = tx_tensor_fixed(r->graph, here->dtype, here->shape, here->arena, here->offset);
-    if (!away)
+    tx_tensor *storage = tx_tensor_fixed(r->graph, resident->dtype, resident->shape, resident->arena, resident->offset);
+    if (!storage)
         return r->graph->status;
     tx_piece *p = &r->piece[r->pieces++];
-    *p = (tx_piece){.away = away, .here = here, .loads = away->arena != TX_ARENA_HALF};
-    here->is_fixed = in_file(r, away) && r->graph->model->engine->backend->host_memory;
-    here->arena = here->is_fixed ? TX_ARENA_STAGING : TX_ARENA_PLANNED;
-    here->offset = 0;
-    if (!p->loads && !here->is_fixed) /* updates write 16-bit copies but do not read them */
-        here->producer = n;
+    *p = (tx_piece){.storage = storage, .resident = resident, .loads = storage->arena != TX_ARENA_HALF};
+    resident->is_fixed = in_file(r, storage) && r->graph->model->engine->backend->host_memory;
+    resident->arena = resident->is_fixed ? TX_ARENA_STAGING : TX_ARENA_PLANNED;
+    resident->offset = 0;
+    if (!p->loads && !resident->is_fixed) /* updates write 16-bit copies but do not read them */
+        resident->producer = n;
     for (int k = 0; k < TX_MAX_OUT; k++)
-        p->stores = p->stores || node->out[k] == here;
+        p->stores = p->stores || node->out[k] == resident;
     return TX_OK;
 }
 
@@ -80,7 +80,7 @@ static tx_status find_slots(const tx_residency *r, int64_t address[SLOTS][MOST])
     int64_t largest[MOST] = {0};
     for (int32_t v = 0; v < r->visits; v++)
         for (int32_t i = r->visit[v].piece, k = 0; i < r->visit[v + 1].piece; i++, k++) {
-            const int64_t bytes = in_file(r, r->piece[i].away) ? tx_tensor_bytes(r->piece[i].away) : 0;
+            const int64_t bytes = in_file(r, r->piece[i].storage) ? tx_tensor_bytes(r->piece[i].storage) : 0;
             largest[k] = tx_max(bytes, largest[k]);
         }
     for (int32_t s = 0; s < SLOTS && s < r->visits; s++)
@@ -97,13 +97,13 @@ static tx_status stage(const tx_residency *r)
     TX_TRY(find_slots(r, address));
     for (int32_t v = 0; v < r->visits; v++)
         for (int32_t i = r->visit[v].piece, k = 0; i < r->visit[v + 1].piece; i++, k++) {
-            tx_tensor *here = r->piece[i].here;
-            if (here->is_fixed)
-                here->offset = address[v % SLOTS][k];
-            if (in_file(r, r->piece[i].away))
-                r->piece[i].staged = here->is_fixed ? here
-                                                    : tx_tensor_fixed(r->graph, here->dtype, here->shape,
-                                                                      TX_ARENA_STAGING, address[v % SLOTS][k]);
+            tx_tensor *resident = r->piece[i].resident;
+            if (resident->is_fixed)
+                resident->offset = address[v % SLOTS][k];
+            if (in_file(r, r->piece[i].storage))
+                r->piece[i].staged = resident->is_fixed ? resident
+                                                        : tx_tensor_fixed(r->graph, resident->dtype, resident->shape,
+                                                                          TX_ARENA_STAGING, address[v % SLOTS][k]);
         }
     return r->graph->status;
 }

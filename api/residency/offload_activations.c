@@ -114,12 +114,12 @@ static tx_status add_piece(offloading *o, int32_t tensor)
 {
     usage *u = &o->use[tensor];
     tx_graph *graph = o->r.graph;
-    tx_tensor *here = graph->tensor[tensor];
-    tx_tensor *away = tx_tensor_planned(graph, here->dtype, here->shape, TX_ARENA_OFFLOADED);
-    u->back = away ? tx_tensor_planned(graph, here->dtype, here->shape, TX_ARENA_PLANNED) : NULL;
+    tx_tensor *resident = graph->tensor[tensor];
+    tx_tensor *storage = tx_tensor_planned(graph, resident->dtype, resident->shape, TX_ARENA_OFFLOADED);
+    u->back = storage ? tx_tensor_planned(graph, resident->dtype, resident->shape, TX_ARENA_PLANNED) : NULL;
     TX_TRY(graph->status);
-    o->r.piece[o->r.pieces++] = (tx_piece){.away = away, .here = u->back, .loads = true};
-    return tx_edit_insert_op(o->r.edit, u->forward + 1, u->forward, TX_OP_PUT_BACK, here, away);
+    o->r.piece[o->r.pieces++] = (tx_piece){.storage = storage, .resident = u->back, .loads = true};
+    return tx_edit_insert_op(o->r.edit, u->forward + 1, u->forward, TX_OP_PUT_BACK, resident, storage);
 }
 
 static tx_status add_pieces(offloading *o)

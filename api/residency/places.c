@@ -106,23 +106,23 @@ tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const
         return tx_fail(TX_INVALID, "%d is not a place for offloaded parameters", (int)place);
     if (place == TX_OFFLOAD_FILE && !folder)
         return tx_fail(TX_INVALID, "offload to a file needs a folder");
-    tx_arena_id away[3] = {tx_model_frozen(model)};
+    tx_arena_id storage[3] = {tx_model_frozen(model)};
     int count = 1;
     if (!frozen_alone && model->arena[TX_ARENA_WEIGHTS].addresses) {
-        away[count++] = TX_ARENA_SHARDS;
-        away[count++] = TX_ARENA_HALF;
+        storage[count++] = TX_ARENA_SHARDS;
+        storage[count++] = TX_ARENA_HALF;
     } else if (!frozen_alone && is_exchanged(model)) {
         return tx_fail(TX_UNSUPPORTED, "whole weights that ranks exchange cannot be offloaded: use zero_stage 0 or 3");
     } else if (!frozen_alone) {
-        away[count++] = TX_ARENA_WEIGHTS;
-        away[count++] = TX_ARENA_HALF;
+        storage[count++] = TX_ARENA_WEIGHTS;
+        storage[count++] = TX_ARENA_HALF;
     }
     model->residency = &hooks;
     for (int i = 0; i < count; i++)
         if (place == TX_OFFLOAD_FILE)
-            TX_TRY(place_in_file(model, away[i], folder));
+            TX_TRY(place_in_file(model, storage[i], folder));
         else
-            model->arena[away[i]].space = TX_SPACE_PINNED;
+            model->arena[storage[i]].space = TX_SPACE_PINNED;
     return TX_OK;
 }
 

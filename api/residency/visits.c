@@ -26,13 +26,13 @@ tx_status tx_residency_move(const tx_residency *r, int32_t at, tx_op op, const t
 /* Inserts a step's op for a piece, if the piece needs it. */
 static tx_status insert_piece(const tx_residency *r, const tx_piece *p, int32_t at, tx_op op)
 {
-    const bool copied = p->staged != p->here;
+    const bool copied = p->staged != p->resident;
     const tx_attrs plain = TX_PLAIN;
-    tx_tensor *host = p->staged ? p->staged : p->away;
+    tx_tensor *host = p->staged ? p->staged : p->storage;
     switch (op) {
     case TX_OP_READ_FILE:
         if (p->staged && p->loads)
-            return tx_residency_move(r, at, op, &plain, p->away, p->staged);
+            return tx_residency_move(r, at, op, &plain, p->storage, p->staged);
         if (!p->staged || !copied)
             return TX_OK;
         return tx_residency_move(r, at, TX_OP_WAIT_FILE, &plain, p->staged,
@@ -40,11 +40,11 @@ static tx_status insert_piece(const tx_residency *r, const tx_piece *p, int32_t 
     case TX_OP_WAIT_FILE:
         return copied ? TX_OK : tx_residency_move(r, at, op, &plain, p->staged, NULL);
     case TX_OP_FETCH:
-        return copied && p->loads ? tx_residency_move(r, at, op, &plain, host, p->here) : TX_OK;
+        return copied && p->loads ? tx_residency_move(r, at, op, &plain, host, p->resident) : TX_OK;
     case TX_OP_PUT_BACK:
-        return copied && p->stores ? tx_residency_move(r, at, op, &plain, p->here, host) : TX_OK;
+        return copied && p->stores ? tx_residency_move(r, at, op, &plain, p->resident, host) : TX_OK;
     case TX_OP_WRITE_FILE:
-        return p->staged && p->stores ? tx_residency_move(r, at, op, &plain, p->staged, p->away) : TX_OK;
+        return p->staged && p->stores ? tx_residency_move(r, at, op, &plain, p->staged, p->storage) : TX_OK;
     default:
         return r->insert(r, op, (int32_t)(p - r->piece), at);
     }
@@ -59,7 +59,7 @@ static tx_status wait_for_copies(const tx_residency *r, int32_t visit)
     int32_t stored = 0;
     for (int32_t i = visit > 0 ? r->visit[visit - 1].piece : begin; i < begin; i++)
         if (r->piece[i].stores)
-            node.in[stored++] = r->piece[i].here;
+            node.in[stored++] = r->piece[i].resident;
     const tx_node *like = &r->graph->node[r->visit[visit < r->visits ? visit : visit - 1].node];
     node.direction = like->direction;
     node.block = like->block;
@@ -89,11 +89,11 @@ tx_status tx_residency_insert(const tx_residency *r)
     return TX_OK;
 }
 
-tx_status tx_residency_read(const tx_residency *r, tx_use use, tx_tensor *here, int64_t within)
+tx_status tx_residency_read(const tx_residency *r, tx_use use, tx_tensor *resident, int64_t within)
 {
     tx_node *node = &r->graph->node[use.node];
     const tx_tensor *was = node->in[use.operand];
-    tx_tensor *now = tx_tensor_view(here, 0, was->shape);
+    tx_tensor *now = tx_tensor_view(resident, 0, was->shape);
     if (!now)
         return r->graph->status;
     now->dtype = was->dtype;

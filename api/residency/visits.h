@@ -14,10 +14,10 @@
 
 /* A tensor, or contiguous tensors that move together. */
 typedef struct tx_piece {
-    tx_tensor *away;    /* its storage: host memory, a file or shards */
-    tx_tensor *staged;  /* host memory between a file or other ranks and the device; NULL if not needed */
-    tx_tensor *here;    /* read by nodes; equal to `staged` if the device shares the host's memory */
-    bool loads, stores; /* the visit needs the old value; the visit changes it */
+    tx_tensor *storage;  /* host memory, a file or shards */
+    tx_tensor *staged;   /* host memory between a file or other ranks and the device; NULL if not needed */
+    tx_tensor *resident; /* read by nodes; equal to `staged` if the device shares the host's memory */
+    bool loads, stores;  /* the visit needs the old value; the visit changes it */
 } tx_piece;
 
 /* Consecutive nodes that need the same pieces: `piece` up to that of the next visit. */
@@ -55,7 +55,7 @@ tx_status tx_residency_insert(const tx_residency *r);
 /* Inserts one op before node `at`. */
 tx_status tx_residency_move(const tx_residency *r, int32_t at, tx_op op, const tx_attrs *attrs, tx_tensor *in,
                             tx_tensor *out);
-/* Replaces the operand by a view of `here` from byte `within` on. */
-tx_status tx_residency_read(const tx_residency *r, tx_use use, tx_tensor *here, int64_t within);
+/* Replaces the operand by a view of `resident` from byte `within` on. */
+tx_status tx_residency_read(const tx_residency *r, tx_use use, tx_tensor *resident, int64_t within);
 
 #endif
