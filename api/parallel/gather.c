@@ -142,8 +142,8 @@ static tx_status add_piece(gathers *g, int32_t visit, bool copy)
     const tx_dtype dtype = copy ? graph->model->copies.dtype : g->parallel->bucket[packed->bucket].dtype;
     const tx_shape shape = TX_SHAPE(g->parallel->packing[packed->packing - 1].count);
     p->staged = tx_tensor_planned(graph, dtype, shape, TX_ARENA_EXCHANGE);
-    p->here = graph->model->engine->backend->host_memory ? p->staged
-                                                         : tx_tensor_planned(graph, dtype, shape, TX_ARENA_PLANNED);
+    p->resident = graph->model->engine->backend->host_memory ? p->staged
+                                                             : tx_tensor_planned(graph, dtype, shape, TX_ARENA_PLANNED);
     TX_TRY(graph->status);
     g->range += packed->ranges;
     one->piece[copy] = g->r.pieces++;
@@ -194,10 +194,10 @@ static tx_status insert(const tx_residency *r, tx_op op, int32_t piece, int32_t 
     const tx_piece *p = &r->piece[piece];
     const tx_attrs attrs = TX_ATTRS(.exchange.bucket = packed->bucket, .exchange.packing = packed->packing);
     if (op == TX_OP_WAIT_WEIGHTS)
-        return tx_residency_move(r, at, op, &attrs, p->staged, p->here);
+        return tx_residency_move(r, at, op, &attrs, p->staged, p->resident);
     TX_TRY(tx_edit_insert_op(r->edit, at, at, TX_OP_RESERVE, NULL, p->staged));
-    TX_TRY(put_own(r, packed, p->here, at));
-    return tx_residency_move(r, at, op, &attrs, p->here, p->staged);
+    TX_TRY(put_own(r, packed, p->resident, at));
+    return tx_residency_move(r, at, op, &attrs, p->resident, p->staged);
 }
 
 /* Replaces the operand by the same bytes of the gathered piece. It keeps its type; pieces of frozen weights are words.
@@ -206,7 +206,7 @@ static tx_status read_gathered(const gathers *g, const reading *r)
 {
     tx_tensor *was = g->r.graph->node[r->use.node].in[r->use.operand];
     const gathering *one = &g->gathering[r->visit];
-    tx_tensor *here = g->r.piece[one->piece[r->copy]].here;
+    tx_tensor *here = g->r.piece[one->piece[r->copy]].resident;
     const packed_piece *p = &g->packed[one->piece[r->copy]];
     const tx_bucket_range range = range_of(&g->parallel->bucket[one->bucket], r->weight);
     const int64_t begin = tx_parallel_packed(p->range, p->ranges, range.begin) * (int64_t)tx_dtype_size(here->dtype);
