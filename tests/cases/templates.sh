@@ -28,7 +28,10 @@ awk 'BEGIN { for (k = 0; k < 2; k++) {
         printf "%s{\"role\": \"user\", \"content\": \"What is the number of turn %d, if any?\"}, " \
             "{\"role\": \"assistant\", \"content\": \"It is the number %d, as you said.\"}", i ? ", " : "", i, i
     print "]}" } }' > turns.jsonl
-outcome 0 "" sh -c 'ulimit -v 3000000; exec "$@"' sh "$bin/txtrain" --model_name_or_path "$model" --threads 1 \
+# Address sanitizers reserve more, so there the limit is left out.
+limit=3000000
+sh -c "ulimit -v $limit"'; exec "$@"' sh "$bin/txtrain" --version > /dev/null 2>&1 || limit=unlimited
+outcome 0 "" sh -c "ulimit -v $limit"'; exec "$@"' sh "$bin/txtrain" --model_name_or_path "$model" --threads 1 \
     --train_file turns.jsonl --chat_template sum.jinja --max_steps 1 --save_strategy no --max_seq_length 64 \
     --per_device_train_batch_size 1 --output_dir out --report_to none
 verdict
