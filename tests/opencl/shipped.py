@@ -22,7 +22,7 @@ RUNS = {"sm_70": ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_12
 
 def check(tools, folder, line):
     """Returns the number of architectures that refuse more than 48 KiB of local memory, and errors."""
-    key, target, _, source, options = line.split(" ", 4)
+    key, target, _, source, kernel, options = line.split(" ", 5)
     path = os.path.join(folder, key + ".ptx")
     status, text = run([tools.kernel_texts, "retarget", path]) if target == "sm_90" else (0, "")
     if status:
@@ -39,6 +39,8 @@ def check(tools, folder, line):
         ptx = file.read()
     if not re.search(r"^\.target sm_\d+a?, texmode_independent$", ptx, re.M) or ".ptr .global" not in ptx:
         errors.append(f"{source} {options}: this is no PTX for OpenCL")
+    if not re.search(rf"\.entry {kernel}\(", ptx):
+        errors.append(f"{source} {options}: this is not kernel {kernel}")
     return large, errors
 
 

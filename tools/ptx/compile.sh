@@ -11,7 +11,7 @@ LC_ALL=C
 export LC_ALL
 if [ "$1" = compile ]; then
     clang=$2 libclc=$3 folder=$4
-    read -r key processor version source options <<LINE
+    read -r key processor version source kernel options <<LINE
 $5
 LINE
     [ ! -f "$folder/$key.ptx" ] || exit 0
@@ -19,7 +19,7 @@ LINE
     "$clang" -cc1 -triple nvptx64-unknown-nvcl -target-cpu "$processor" -target-feature "+$version" -x cl \
         -D__OPENCL_VERSION__=120 -cl-ext=-all -finclude-default-header -fdeclare-opencl-builtins \
         -include "$(dirname "$0")/native.h" -mlink-builtin-bitcode "$libclc" -mllvm -nvptx-prec-divf32=1 -O3 -S \
-        -o "$folder/$key.tmp" $options "$folder/$source.cl"
+        -o "$folder/$key.tmp" $options "$folder/$source.$kernel.cl"
     # Comments are a third of PTX. Those that begin with @90a are instructions (backends/opencl/matrix/retarget.h).
     sed -i -e '/^[[:space:]]*\/\/@90a/!s#[[:space:]]*//.*##' -e '/^[[:space:]]*$/d' "$folder/$key.tmp"
     mv "$folder/$key.tmp" "$folder/$key.ptx"

@@ -104,17 +104,17 @@ void tx_record_tf32(tx_engine *engine, bool on)
     engine->context->tf32 = on;
 }
 
-static tx_status write_program(const struct target *t, const char *source, const tx_cl_recipe *recipe,
+static tx_status write_program(const struct target *t, const tx_cl_program *p, const tx_cl_recipe *recipe,
                                const char *folder, FILE *list)
 {
     char path[1024], key[TX_PACK_KEY];
-    snprintf(path, sizeof path, "%s/%s.cl", folder, source);
+    snprintf(path, sizeof path, "%s/%s.%s.cl", folder, p->source, p->kernel);
     FILE *file = fopen(path, "w");
     const bool good = file && fputs(recipe->text, file) >= 0;
     if (!file || fclose(file) || !good)
         return tx_fail(TX_IO, "%s cannot be written", path);
     tx_pack_key(recipe->key, key);
-    fprintf(list, "%s %s %s %s %s\n", key, t->processor, t->version, source, recipe->options);
+    fprintf(list, "%s %s %s %s %s %s\n", key, t->processor, t->version, p->source, p->kernel, recipe->options);
     return TX_OK;
 }
 
@@ -127,7 +127,7 @@ tx_status tx_record_write(const tx_engine *engine, const char *folder, FILE *lis
             t++;
         tx_status status = t->processor ? tx_cl_write_recipe(engine->context, p, &recipe) : TX_OK;
         if (!status && t->processor)
-            status = write_program(t, p->source, &recipe, folder, list);
+            status = write_program(t, p, &recipe, folder, list);
         tx_cl_free_recipe(&recipe);
         TX_TRY(status);
     }
