@@ -28,7 +28,7 @@ fi
 clang=$2 libclc=$3 folder=$4 pack=$5
 mkdir -p "$folder" "$(dirname "$pack")"
 "$1" "$folder" > "$folder/lines"
-sort -u "$folder/lines" > "$folder/programs"
+sort -u -k 1,1 "$folder/lines" > "$folder/programs" # kernels of one macro have one text, and so one key
 tr '\n' '\0' < "$folder/programs" | xargs -0 -P "$(nproc)" -n 1 sh "$0" compile "$clang" "$libclc" "$folder"
 sources=$(cut -d ' ' -f 4 "$folder/programs" | sort -u)
 echo "$sources" > "$folder/frame" # of files, whose size is known, zstd writes the size to the frame
