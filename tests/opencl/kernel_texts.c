@@ -22,10 +22,9 @@
 #include "backends/opencl/matrix/retarget.h"
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
-#include "models/generate/slots.h"
 #include "models/task/causal_lm.h"
-#include "models/train/trainer.h"
 #include "tests/ops/rig.h"
+#include "tools/ptx/plans.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,24 +197,7 @@ static tx_status prepare_training(tx_engine *engine, const tx_config *config, tx
         .eval_batch = 16,
         .autocast = autocast,
         .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
-    tx_model *model = NULL;
-    tx_trainer *trainer = NULL;
-    tx_status status = tx_model_create(engine, &model);
-    TX_THEN(status, tx_trainer_create(model, config, &options, &trainer));
-    tx_trainer_free(trainer);
-    tx_model_free(model);
-    return status;
-}
-
-static tx_status prepare_generation(tx_engine *engine, const tx_config *config)
-{
-    tx_model *model = NULL;
-    tx_slots *slots = NULL;
-    tx_status status = tx_model_create(engine, &model);
-    TX_THEN(status, tx_slots_create(model, config, &(tx_slots_options){1, 1024, 512, 1, 0, false}, &slots));
-    tx_slots_free(slots);
-    tx_model_free(model);
-    return status;
+    return tx_plan_training(engine, config, &options);
 }
 
 /* The rows of 8192 tokens, each with 4 of 60 experts, with their gradients. */
@@ -252,7 +234,7 @@ static tx_status prepare_gpt2(tx_engine *engine)
     TX_THEN(status, prepare_training(engine, config, TX_F32));
     TX_THEN(status, tx_config_override(config, "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0"));
     TX_THEN(status, prepare_training(engine, config, TX_F32));
-    TX_THEN(status, prepare_generation(engine, config));
+    TX_THEN(status, tx_plan_generation(engine, config));
     engine->context->tf32 = can->tf32;
     if (!status && engine->context->tf32)
         status = prepare_training(engine, config, TX_F32);

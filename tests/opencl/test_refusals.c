@@ -57,13 +57,7 @@ static const tx_reporter report = {.context = &told, .progress = count_told};
 static tx_status train(course *out)
 {
     const tx_engine_options open = {.size = sizeof open, .device = "opencl", .report = &report};
-    tiny_training t = {.config = "n_layer=1,n_embd=32,n_head=2,vocab_size=64,n_positions=20,"
-                                 "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0",
-                       .rows = 2,
-                       .block = 20,
-                       .vocab = 64,
-                       .steps = STEPS,
-                       .rate = 1e-2};
+    tiny_training t = tiny_without_dropout(STEPS);
     tx_engine *engine = NULL;
     int64_t runs;
     *out = (course){.narrowed = false};

@@ -137,13 +137,7 @@ static tx_status damage(size_t at, bool from_end, bool cut)
 static tx_status train(bool packs)
 {
     const tx_engine_options open = {.size = sizeof open, .device = "opencl", .report = &report};
-    tiny_training t = {.config = "n_layer=1,n_embd=32,n_head=2,vocab_size=64,n_positions=20,"
-                                 "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0",
-                       .rows = 2,
-                       .block = 20,
-                       .vocab = 64,
-                       .steps = STEPS,
-                       .rate = 1e-2};
+    tiny_training t = tiny_without_dropout(STEPS);
     tx_engine *engine = NULL;
     tx_status status = tx_engine_create(&open, &engine);
     TX_THEN(status, tiny_train(engine, &t));

@@ -22,6 +22,18 @@ typedef struct tiny_training {
     double loss[TINY_STEPS], norm[TINY_STEPS];
 } tiny_training;
 
+/* The training of tests that compare runs bit by bit. */
+static inline tiny_training tiny_without_dropout(int32_t steps)
+{
+    return (tiny_training){.config = "n_layer=1,n_embd=32,n_head=2,vocab_size=64,n_positions=20,"
+                                     "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0",
+                           .rows = 2,
+                           .block = 20,
+                           .vocab = 64,
+                           .steps = steps,
+                           .rate = 1e-2};
+}
+
 static inline tx_status tiny_steps(tiny_training *t)
 {
     int32_t tokens[TINY_TOKENS], labels[TINY_TOKENS];

@@ -4,11 +4,10 @@
  * texts to a folder (tx_record_write). Lines repeat if cards share programs.
  */
 #include "models/arch/arch.h"
-#include "models/generate/slots.h"
 #include "models/lora/lora.h"
 #include "models/task/causal_lm.h"
 #include "models/task/sequence.h"
-#include "models/train/trainer.h"
+#include "tools/ptx/plans.h"
 #include "tools/ptx/record.h"
 #include "tx_json.h"
 
@@ -55,26 +54,9 @@ static tx_status train(tx_engine *engine, tx_config *config, const struct model 
         .autocast = type,
         .eval_autocast = type,
         .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
-    tx_model *model = NULL;
-    tx_trainer *trainer = NULL;
     if (config->lora)
         config->lora->stored = type;
-    tx_status status = tx_model_create(engine, &model);
-    TX_THEN(status, tx_trainer_create(model, config, &options, &trainer));
-    tx_trainer_free(trainer);
-    tx_model_free(model);
-    return status;
-}
-
-static tx_status generate(tx_engine *engine, const tx_config *config)
-{
-    tx_model *model = NULL;
-    tx_slots *slots = NULL;
-    tx_status status = tx_model_create(engine, &model);
-    TX_THEN(status, tx_slots_create(model, config, &(tx_slots_options){1, 1024, 512, 1, 0, false}, &slots));
-    tx_slots_free(slots);
-    tx_model_free(model);
-    return status;
+    return tx_plan_training(engine, config, &options);
 }
 
 static tx_status collect(tx_engine *engine, const struct model *m)
@@ -88,7 +70,7 @@ static tx_status collect(tx_engine *engine, const struct model *m)
     TX_THEN(status, train(engine, config, m, TX_F32));
     tx_record_tf32(engine, false);
     if (!status && config->architecture->head == TX_HEAD_CAUSAL_LM && !config->lora)
-        status = generate(engine, config);
+        status = tx_plan_generation(engine, config);
     tx_config_free(config);
     return status ? tx_fail_in(status, "%s", m->name) : TX_OK;
 }
