@@ -99,7 +99,7 @@ typedef struct tx_cl_worker tx_cl_worker;
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *program, tx_cl_worker *worker);
 /* In a worker: builds a program from source, or as it came with TX, stores it, and loads it as the other process will
  * do, so that the driver's own cache has it, too. */
-tx_status tx_cl_store_built(const tx_context *context, tx_cl_program *program, bool came);
+tx_status tx_cl_store_built(const tx_context *context, tx_cl_program *program, bool shipped);
 void tx_cl_release_programs(tx_context *context);
 
 /* All that determines a program. It begins as {0}. */
@@ -144,7 +144,7 @@ struct tx_cl_worker {
 typedef enum tx_cl_built { TX_CL_DECLINED, TX_CL_BUILT, TX_CL_CRASHED } tx_cl_built;
 /* Builds and stores a program, from source or as it came with TX. */
 tx_cl_built tx_cl_worker_build(const tx_context *context, tx_cl_worker *worker, const tx_cl_program *program,
-                               bool came);
+                               bool shipped);
 void tx_cl_worker_end(tx_cl_worker *worker);
 /* Returns how many workers may build at a time, at most `most`; 0 if this process must not have workers. */
 int64_t tx_cl_workers_most(const tx_context *context, int64_t most);

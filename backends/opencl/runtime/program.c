@@ -149,7 +149,7 @@ static void name_build(const recipe *r, const char *how, char name[TX_CL_JOURNAL
 }
 
 /* Adds a line to the file TX_OCL_LOG: seconds, how the program was built, its source, kernel and options. */
-static void log_build(const recipe *r, bool came, tx_cl_built built, double began)
+static void log_build(const recipe *r, bool shipped, tx_cl_built built, double began)
 {
     static const char *const how[] = {"built", "built by a worker", "crashed a worker"};
     const char *path = getenv("TX_OCL_LOG");
@@ -158,12 +158,12 @@ static void log_build(const recipe *r, bool came, tx_cl_built built, double bega
     if (!to)
         return;
     tx_format(figure, sizeof figure, "%.3f", tx_cl_now() - began);
-    fprintf(to, "%s\t%s%s\t%s\t%s\t%s\n", figure, how[built], came ? ", came with TX" : "", r->entry->source,
+    fprintf(to, "%s\t%s%s\t%s\t%s\t%s\n", figure, how[built], shipped ? ", came with TX" : "", r->entry->source,
             r->entry->kernel, r->entry->options);
     fclose(to);
 }
 
-static const tx_cl_shipped *const shipped[] = {
+static const tx_cl_shipped *const packs[] = {
 #define TX_SHIPPED(name) &tx_cl_##name,
 #include "backends/opencl/extensions.def"
 #undef TX_SHIPPED
@@ -171,7 +171,7 @@ static const tx_cl_shipped *const shipped[] = {
 
 uint64_t tx_cl_shipped_digest(const tx_context *context)
 {
-    return shipped[0] ? shipped[0]->digest(context) : 0;
+    return packs[0] ? packs[0]->digest(context) : 0;
 }
 
 /* Warns once a process. The reason is tx_error(). */
@@ -198,7 +198,7 @@ static tx_status build_shipped(const recipe *r, const char *text)
 static bool load_shipped(const recipe *r)
 {
     char name[TX_CL_JOURNAL_NAME];
-    char *text = shipped[0] ? shipped[0]->find(r->context, r->entry->source, r->of.key) : NULL;
+    char *text = packs[0] ? packs[0]->find(r->context, r->entry->source, r->of.key) : NULL;
     name_build(r, "loading", name);
     if (!text || tx_cl_journal_check(r->context, name, strcspn(name, " ")) != TX_OK) {
         free(text);
@@ -300,13 +300,13 @@ tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry, t
     return status;
 }
 
-tx_status tx_cl_store_built(const tx_context *context, tx_cl_program *entry, bool came)
+tx_status tx_cl_store_built(const tx_context *context, tx_cl_program *entry, bool shipped)
 {
     recipe r = {.context = context, .entry = entry, .reviser = reviser_of(entry->options)};
     tx_status status = tx_cl_write_recipe(context, entry, &r.of);
-    char *text = came && !status ? shipped[0]->find(context, entry->source, r.of.key) : NULL;
+    char *text = shipped && !status ? packs[0]->find(context, entry->source, r.of.key) : NULL;
     if (status == TX_OK)
-        status = text ? build_shipped(&r, text) : came ? TX_NOT_FOUND : build_source(&r);
+        status = text ? build_shipped(&r, text) : shipped ? TX_NOT_FOUND : build_source(&r);
     if (status == TX_OK) {
         store_program(&r);
         clReleaseProgram(entry->program);

@@ -34,7 +34,7 @@ static tx_status build_one(tx_context *context, const tx_cl_request *r, const ch
         return TX_INVALID;
     memcpy(context->driver.missing, r->missing, sizeof r->missing);
     TX_TRY(tx_cl_want_program(context, source, options, kernel, false, &program));
-    const tx_status status = tx_cl_store_built(context, program, r->came);
+    const tx_status status = tx_cl_store_built(context, program, r->shipped);
     tx_cl_release_programs(context);
     return status;
 }

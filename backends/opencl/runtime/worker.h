@@ -16,7 +16,7 @@
 typedef struct tx_cl_request {
     uint64_t device; /* tx_cl_device_key */
     bool missing[TX_CL_BUILTINS];
-    bool came;    /* load the program that came with TX, instead of building its source */
+    bool shipped; /* load the program that came with TX, instead of building its source */
     char names[]; /* source, kernel, options, each with a NUL */
 } tx_cl_request;
 

@@ -123,9 +123,9 @@ void tx_cl_worker_end(tx_cl_worker *w)
 }
 
 /* Sends the request. If this fails there is no answer either. */
-static void ask(const tx_context *context, const tx_cl_worker *w, const tx_cl_program *p, bool came)
+static void ask(const tx_context *context, const tx_cl_worker *w, const tx_cl_program *p, bool shipped)
 {
-    tx_cl_request head = {.device = tx_cl_device_key(context), .came = came};
+    tx_cl_request head = {.device = tx_cl_device_key(context), .shipped = shipped};
     memcpy(head.missing, context->driver.missing, sizeof head.missing);
     struct iovec parts[] = {{&head, offsetof(tx_cl_request, names)},
                             {(char *)p->source, strlen(p->source) + 1},
@@ -135,13 +135,13 @@ static void ask(const tx_context *context, const tx_cl_worker *w, const tx_cl_pr
     (void)!sendmsg(w->socket, &message, MSG_NOSIGNAL);
 }
 
-tx_cl_built tx_cl_worker_build(const tx_context *context, tx_cl_worker *w, const tx_cl_program *p, bool came)
+tx_cl_built tx_cl_worker_build(const tx_context *context, tx_cl_worker *w, const tx_cl_program *p, bool shipped)
 {
     tx_status status;
     bool late;
     if (!w || !is_ready(context, w))
         return TX_CL_DECLINED;
-    ask(context, w, p, came);
+    ask(context, w, p, shipped);
     if (receive(w, HANG_SECONDS, &status, &late))
         return status ? TX_CL_DECLINED : TX_CL_BUILT;
     if (end(w, late))

@@ -175,7 +175,7 @@ tx_status tx_cl_self_test(tx_context *context)
         return TX_OK;
     }
     tx_status status = tx_cl_try_builtins(context);
-    if (tx_cl_want_self_test(context) == TX_OK) /* a test that fails to build reports it */
+    if (status == TX_OK && tx_cl_want_self_test(context) == TX_OK) /* a test that fails to build reports it */
         tx_cl_compile(context);
     for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
         status = run_check(context, &checks[i]);
