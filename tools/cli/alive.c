@@ -158,15 +158,20 @@ static bool start(tx_alive *a)
     return error == 0;
 }
 
-static const tx_cli *running;
+static const tx_cli *running; /* a process is one program */
 
-static void warn(void *alive, const char *message)
+void tx_warn_as(const tx_cli *program)
+{
+    running = program;
+}
+
+void tx_warn(void *alive, const char *message)
 {
     tx_alive_printed(alive);
     tx_complain(running, 0, "warning: %s", message);
 }
 
-static tx_reporter reporter = {.warn = warn, .progress = tx_alive_progress};
+static tx_reporter reporter = {.warn = tx_warn, .progress = tx_alive_progress};
 
 const tx_reporter *tx_alive_reporter(void)
 {
@@ -178,7 +183,6 @@ tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing)
     pthread_condattr_t clock;
     const char *wish = getenv("TX_PROGRESS");
     const bool quiet = (wish && strcmp(wish, "0") == 0) || tx_launcher_rank() > 0;
-    running = program;
     tx_alive *a = quiet ? NULL : calloc(1, sizeof *a);
     if (!a)
         return NULL;

@@ -21,6 +21,11 @@ void tx_alive_stop(tx_alive *alive);
 void tx_alive_doing(tx_alive *alive, const char *format, ...) TX_PRINTF(2, 3);
 /* The `progress` callback of a tx_reporter; the context is the tx_alive. */
 void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t total);
+/* Sets the program whose warnings follow; reading its options calls it. */
+void tx_warn_as(const tx_cli *program);
+/* The `warn` of reporters and options of the library: prints a warning of the program. The context is its tx_alive, or
+ * NULL. */
+void tx_warn(void *alive, const char *message);
 /* Returns the reporter for engines: prints warnings, and shows progress between _start and _stop. */
 const tx_reporter *tx_alive_reporter(void);
 /* Reports that the program prints a line itself: erases a rewritten line, and the next progress line waits. */

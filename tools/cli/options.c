@@ -207,15 +207,13 @@ static bool is_file(const tx_cli *program, const char *argument)
 
 /* ---- the whole command line ----------------------------------------------------------------------- */
 
-static const tx_cli *running; /* a process is one program */
-
 int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_option_values *v)
 {
     /* Before any value is stored, so that --help shows the defaults. */
     const int answered = tx_usage_answer(program, argc, argv, v->values);
     int status = TX_GO_ON;
     bool only_operands = false;
-    running = program;
+    tx_warn_as(program);
     tx_catch_crashes(program);
     for (int i = 1; i < argc && answered == TX_GO_ON; i++) {
         int one = TX_GO_ON;
@@ -238,12 +236,6 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
         return answered != TX_GO_ON ? answered : status;
     status = check_operands(program, v);
     return status == TX_GO_ON ? check_ranks(program) : status;
-}
-
-void tx_warn(void *context, const char *message)
-{
-    tx_alive_printed(context);
-    tx_complain(running, 0, "warning: %s", message);
 }
 
 int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values)

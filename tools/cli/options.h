@@ -14,9 +14,6 @@
 int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values);
 /* The same, but `values` also records which options were given. The caller frees `values`, also after errors. */
 int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_option_values *values);
-/* The `warn` of reporters and options of the library: prints a warning of the program that has read its options. The
- * context is its tx_alive, or NULL. */
-void tx_warn(void *context, const char *message);
 /* Returns the option table of a program with `values`. */
 tx_option_values tx_options_values(const tx_cli *program, void *values);
 /* Finds the command that argv[1] names. Read its options by tx_options_parse(.., argc - 1, argv + 1, ..) then. `values`

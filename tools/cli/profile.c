@@ -2,7 +2,7 @@
  * Tables of time and devices. */
 #include "tools/cli/profile.h"
 
-#include "tools/cli/options.h"
+#include "tools/cli/alive.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

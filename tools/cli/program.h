@@ -27,8 +27,8 @@ typedef struct tx_cli {
     const char *operand; /* name of the operands in the help, such as "FILE"; NULL if there are none */
     size_t operands;     /* offset of the tx_words of operands in the values */
     int32_t operands_least, operands_most;
-    const char
-        *one_process;  /* advice for users who start several ranks of it, which it does not have; NULL if it has */
+    /* Advice for users who start several ranks of the program, which it does not have; NULL if it has ranks. */
+    const char *one_process;
     bool runs_command; /* the first operand ends the options: it is a command with its own */
 } tx_cli;
 
