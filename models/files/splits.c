@@ -286,19 +286,23 @@ static tx_status add_pattern(const char *pattern, tx_names *files)
     return status;
 }
 
+static tx_status add_list(const char *list, tx_names *files)
+{
+    tx_status status = TX_OK;
+    char *names = strdup(list), *rest = NULL;
+    if (!names)
+        return tx_fail(TX_MEMORY, "no memory for the names of data files");
+    for (char *name = strtok_r(names, ",", &rest); name && !status; name = strtok_r(NULL, ",", &rest))
+        status = add_pattern(name, files);
+    free(names);
+    return status;
+}
+
 tx_status tx_data_files(const char *value, tx_names *files)
 {
     tx_names found = {0};
-    tx_status status = TX_OK;
-    char *names = strdup(value), *rest = NULL;
-    if (!names)
-        return tx_fail(TX_MEMORY, "no memory for the names of data files");
-    const bool one = tx_file_exists(value); /* its name may have a comma */
-    if (one)
-        status = add_named(value, &found);
-    for (char *name = one ? NULL : strtok_r(names, ",", &rest); name && !status; name = strtok_r(NULL, ",", &rest))
-        status = add_pattern(name, &found);
-    free(names);
+    /* The name of a file may have a comma. */
+    tx_status status = tx_file_exists(value) ? add_named(value, &found) : add_list(value, &found);
     if (!status && !found.count)
         status = tx_fail(TX_INVALID, "\"%s\" names no file", value);
     if (status)

@@ -37,11 +37,11 @@ static tx_status train(const settings *set, const char *device, const tx_config 
                        int64_t *done)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = device, .threads = (int32_t)set->threads};
-    tx_trainer_options options_ = tx_bench_trainer_options(config, set->batch, set->block);
+    tx_trainer_options trainer = tx_bench_trainer_options(config, set->batch, set->block);
     tx_bench_training training;
     double spent, begin = tx_now();
-    options_.autocast = (tx_dtype)set->dtype;
-    TX_TRY(tx_bench_training_open(&engine, config, &options_, &training));
+    trainer.autocast = (tx_dtype)set->dtype;
+    TX_TRY(tx_bench_training_open(&engine, config, &trainer, &training));
     training.rate = RATE;
     training.repeats = true;
     tx_status status = tx_bench_training_first(&training, &spent);

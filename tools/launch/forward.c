@@ -108,9 +108,10 @@ static void print(tx_launch_stream *s, tx_launch_logs *logs, const char *text, s
 
 /* ---- Lines that are left out ---------------------------------------------------------------------------------- */
 
+enum { RULE = 83 };
+
 /* MPICH's launcher prints eleven lines if a rank fails: an empty one, 83 times "=", and so on. txlaunch has one line
  * for them. Empty lines are counted until the next line tells whether they are among these. */
-enum { RULE = 83 };
 static bool is_banner(tx_launch_stream *s, const char *line, size_t size)
 {
     static const char first[] = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES";

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 128, COLUMNS = 256, TERMS = 64, MOST_PARTS = 16, LEAST_PART = 512 };
+enum { ROWS = 128, COLUMNS = 256, TERMS = 64 };
 
 typedef struct tile {
     const char *card, *state;
@@ -54,7 +54,7 @@ static double product_seconds(const tx_card *card, const tile *t, const tx_comma
     const double n = (double)tx_shape_last(&c->out[0].shape), m = (double)tx_operand_count(&c->out[0]) / n;
     const double k = flops / (2.0 * m * n), tiles_of = ceil(m / ROWS) * ceil(n / COLUMNS);
     double best = INFINITY;
-    for (double parts = 1.0; parts <= MOST_PARTS && (parts == 1.0 || parts * LEAST_PART <= k); parts++) {
+    for (double parts = 1.0; parts <= TX_MOST_PARTS && (parts == 1.0 || parts * TX_LEAST_PART <= k); parts++) {
         const double waves = ceil(tiles_of * parts / card->units), blocks = ceil(ceil(k / parts) / TERMS);
         const double rest = parts == 1.0 ? rest_of(t, c) : t->fp32;
         const double join = parts == 1.0 ? 0.0 : TX_LAUNCH_GAP + 4.0 * (parts + 1.0) * m * n / tx_card_bytes(card);

@@ -36,8 +36,9 @@ static const char *const kind_names[] = {
 };
 
 /* States of the kernels on cards that were measured (measured.def), and members of the JSON. */
-static const char *const states[] = {"guarded", "whole"};
-static const char *const state_names[] = {"measured_ms", "predicted_ms"};
+static const struct {
+    const char *name, *member;
+} states[] = {{"guarded", "measured_ms"}, {"whole", "predicted_ms"}};
 enum { STATES = sizeof states / sizeof states[0] };
 
 typedef struct step {
@@ -120,7 +121,7 @@ static void add_command(const tx_card *card, tx_operands operands, const tx_comm
     const double bound = add_bound(card, operands, c, updates, s);
     for (int i = 0; i < STATES; i++) {
         double seconds = bound;
-        s->measured = tx_measured_seconds(card, states[i], c, &seconds) || s->measured;
+        s->measured = tx_measured_seconds(card, states[i].name, c, &seconds) || s->measured;
         s->by_rates[i] += seconds;
     }
 }
@@ -236,7 +237,7 @@ static void add_step(const settings *set, const tx_card *card, tx_operands opera
     tx_json_set_number(one, "step_ms_at_least", 1e3 * seconds);
     tx_json_set_number(one, "tokens_per_second_at_most", (double)(set->batch * set->block) / seconds);
     for (int i = 0; i < STATES; i++)
-        tx_json_set_number(one, state_names[i], operands == TX_IN_BF16 && s.measured ? 1e3 * s.by_rates[i] : 0.0);
+        tx_json_set_number(one, states[i].member, operands == TX_IN_BF16 && s.measured ? 1e3 * s.by_rates[i] : 0.0);
     tx_json_set_number(one, "others", operands == TX_IN_BF16 ? card->others : 0.0);
     tx_json_append(all, one);
 }

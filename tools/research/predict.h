@@ -41,6 +41,8 @@ typedef struct tx_card {
 /* Returns card number i, or NULL after the last. */
 const tx_card *tx_card_at(int i);
 
+#define TX_MOST_PARTS 16   /* of the inner dimension, as in backends/opencl/gemm/gemm_tile.c */
+#define TX_LEAST_PART 512  /* terms of one */
 #define TX_LAUNCH_GAP 2e-6 /* estimated seconds between the end of one kernel and the start of the next */
 
 /* Returns the bytes per second that copies reach. */

@@ -5,9 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ASSUMED 0.5   /* assumed share of the peak, if no loop is counted */
-#define MOST_PARTS 16 /* as in backends/opencl/gemm/gemm_tile.c */
-#define LEAST_PART 512
+#define ASSUMED 0.5 /* assumed share of the peak, if no loop is counted */
 
 typedef struct loop {
     const char *provider, *target, *type, *transposes;
@@ -142,7 +140,7 @@ static tx_predicted best_of_loops(const tx_card *card, const char *provider, tx_
         if (strcmp(l->target, card->target) != 0 || strcmp(l->type, tx_operand_names[type]) != 0 ||
             strcmp(l->transposes, transposes) != 0 || (provider && strcmp(l->provider, provider) != 0))
             continue;
-        for (int64_t parts = 1; parts <= MOST_PARTS && (parts == 1 || parts * LEAST_PART <= k); parts++) {
+        for (int64_t parts = 1; parts <= TX_MOST_PARTS && (parts == 1 || parts * TX_LEAST_PART <= k); parts++) {
             const tx_predicted p = predict_parts(card, l, operands, (double)m, (double)n, (double)k, epilogue, parts);
             best = p.seconds < best.seconds ? p : best;
         }
