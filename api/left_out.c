@@ -34,6 +34,7 @@
 LEFT_OUT(checkpointing, tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options))
 
 LEFT_OUT_OP(experts, x, tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices))
+LEFT_OUT_OP(experts, x, tx_tensor *tx_choose(tx_tensor *x, int64_t k, const tx_expert_choice *how, tx_tensor **indices))
 LEFT_OUT_OP(experts, choices, bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity,
     tx_routes *routes))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose))
@@ -42,9 +43,10 @@ LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes 
     float capacity, tx_arrivals *arrivals))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals))
 
+LEFT_OUT(packed, tx_status tx_rounding_check(const char *name, const tx_param_spec *spec))
 LEFT_OUT(packed, tx_status tx_packed_check(const char *name, const tx_param_spec *spec))
 LEFT_OUT(packed, tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count,
-    const float *data))
+    const float *data, const uint8_t *blocks))
 LEFT_OUT(packed, tx_status tx_model_write_blocks(tx_model *model, int32_t index, int64_t first, int64_t count,
     tx_dtype dtype, const void *blocks))
 LEFT_OUT(packed, tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data))
@@ -74,9 +76,11 @@ LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_reduce(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_gather(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_reduce_scatter(tx_tensor *x))
 LEFT_OUT_VALUE(param, tx_tensor *tx_tp_param(tx_tensor *param))
+LEFT_OUT_VALUE(0, int64_t tx_tp_columns(const tx_tensor *x))
 
 LEFT_OUT_OP(generation, qkv, tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache,
     tx_tensor *positions, tx_tensor *sources, tx_tensor *slots, const tx_attention_options *options))
+LEFT_OUT(generation, tx_status tx_cache_reorder(tx_tensor *cache, tx_tensor *sources))
 LEFT_OUT(generation, tx_status tx_cache_append(tx_tensor *kv, tx_tensor *k_cache, tx_tensor *v_cache,
     tx_tensor *positions, tx_tensor *sources, tx_tensor *slots))
 
@@ -85,6 +89,17 @@ LEFT_OUT(residency, tx_status tx_model_offload_weights(tx_model *model))
 LEFT_OUT(residency, tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const char *folder,
     bool frozen_alone))
 LEFT_OUT(residency, tx_status tx_model_offload_states(tx_model *model, const tx_optimizer_options *options))
+
+LEFT_OUT_OP(scan, x, tx_tensor *tx_short_conv(tx_tensor *x, tx_tensor *w, tx_tensor *bias, tx_tensor *starts,
+    bool silu))
+LEFT_OUT_OP(scan, x, tx_tensor *tx_short_conv_cached(tx_tensor *x, tx_tensor *w, tx_tensor *bias, tx_tensor *tail,
+    tx_tensor *spans, bool silu))
+LEFT_OUT_OP(scan, x, tx_tensor *tx_scan_rates(tx_tensor *x, tx_tensor *a_log, tx_tensor *dt_bias,
+    const tx_scan_options *options))
+LEFT_OUT_OP(scan, qkv, tx_tensor *tx_linear_scan(tx_tensor *qkv, tx_tensor *rates, tx_tensor *skip, tx_tensor *starts,
+    const tx_scan_options *options))
+LEFT_OUT_OP(scan, qkv, tx_tensor *tx_linear_scan_cached(tx_tensor *qkv, tx_tensor *rates, tx_tensor *skip,
+    tx_tensor *state, tx_tensor *spans, const tx_scan_options *options))
 
 LEFT_OUT(watching, tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report))
 

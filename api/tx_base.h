@@ -120,9 +120,11 @@ double tx_now(void);
 
 /* X(NAME, bytes, "name in safetensors files"). NF4 and NF4_DOUBLE (backends/nf4.h) store frozen matrices that products
  * read. They hold blocks of 64 consecutive elements in 4 bits each; the scale of a block is fp32 or, with NF4_DOUBLE,
- * quantised to 8 bits. The types of TX_BLOCK_MAP (api/base/blocks.h) store frozen matrices and embedding tables as GGUF
- * files hold them, on the cpu backend. Single elements of these types are not addressable, so the unit is the byte.
- * Safetensors files never contain them.
+ * quantised to 8 bits. Q8 (backends/q8.h) is the same with 8 bits: the numbers of GGUF's Q8_0 blocks, 32 elements each.
+ * MXFP4 (backends/nf4.h) has blocks of 32 elements whose scales are powers of two; it keeps values that came from
+ * MXFP4. The types of TX_BLOCK_MAP (api/base/blocks.h) store frozen matrices and embedding tables as GGUF files hold
+ * them, on the cpu backend. Single elements of these types are not addressable, so the unit is the byte. Safetensors
+ * files never contain them.
  */
 #define TX_DTYPE_MAP(X)            \
     X(F32, 4, "F32")               \
@@ -132,17 +134,12 @@ double tx_now(void);
     X(U8, 1, "U8")                 \
     X(NF4, 1, "NF4")               \
     X(NF4_DOUBLE, 1, "NF4_DOUBLE") \
+    X(Q8, 1, "Q8")                 \
+    X(MXFP4, 1, "MXFP4")           \
     X(Q8_0, 1, "Q8_0")             \
     X(Q4_0, 1, "Q4_0")             \
     X(Q4_K, 1, "Q4_K")             \
     X(Q6_K, 1, "Q6_K")
-
-/* X(NAME, values, bytes): types of blocks, with the values and bytes of a block. */
-#define TX_BLOCK_MAP(X) \
-    X(Q8_0, 32, 34)     \
-    X(Q4_0, 32, 18)     \
-    X(Q4_K, 256, 144)   \
-    X(Q6_K, 256, 210)
 
 typedef enum tx_dtype {
 #define X(name, bytes, text) TX_##name,
@@ -152,7 +149,7 @@ typedef enum tx_dtype {
 } tx_dtype;
 
 size_t tx_dtype_size(tx_dtype dtype);
-bool tx_dtype_packed(tx_dtype dtype); /* NF4, NF4_DOUBLE or a type of blocks */
+bool tx_dtype_packed(tx_dtype dtype); /* NF4, NF4_DOUBLE, MXFP4, Q8 or a type of blocks */
 /* Returns the bytes of `count` contiguous elements. For packed types the result is a multiple of 64. */
 int64_t tx_dtype_bytes(tx_dtype dtype, int64_t count);
 const char *tx_dtype_name(tx_dtype dtype);

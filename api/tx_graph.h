@@ -22,6 +22,9 @@ void tx_graph_free(tx_graph *graph);
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype);
 /* Keeps the gradient of the residual stream in fp32 with BF16, too. Call this before the graph has a plan. */
 tx_status tx_graph_fp32_residual_gradient(tx_graph *graph);
+/* Limits the logits of a classifier that exist at a time to `bytes`. The rows of larger ones are processed in chunks,
+ * which sum the table's gradient in another order. Default: 256 MiB. Call this before the graph has a plan. */
+tx_status tx_graph_limit_logits(tx_graph *graph, int64_t bytes);
 /* Assigns the nodes recorded from now on to a block of the architecture (a layer: attention and feed-forward). Blocks
  * are numbered from 1 in the order of the model. The default 0 means no block. */
 void tx_graph_block(tx_graph *graph, int32_t block);
@@ -59,6 +62,8 @@ tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec
 /* A tensor that keeps its value between runs. Graphs of a model share it by name (a key-value cache). It is initially
  * 0. */
 tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape);
+/* The same in fp32, also if tx_model_store chose 16 bits: a state in which rounding errors would add up. */
+tx_tensor *tx_state_full(tx_graph *graph, const char *name, tx_shape shape);
 /* Makes a tensor readable after runs. It has no effect once the graph has a plan. Returns its argument. */
 tx_tensor *tx_output(tx_tensor *tensor);
 
@@ -86,6 +91,18 @@ tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows);
 /* Returns the k greatest elements of each row of x [..., E] in descending order, [..., k], and their indices (I32) in
  * *indices. Among equal elements the lower index comes first. */
 tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices);
+/* How tx_choose selects experts by their scores (DeepSeek-V3, 2024, section 2.1.2). */
+typedef struct tx_expert_choice {
+    tx_tensor *bias; /* [E]: added to x only to compare; gets no gradient; or NULL */
+    /* With groups above 0 the elements of a row are so many groups of equal size, at most 64. Only the `kept` groups
+     * with the greatest sums of their `best` greatest elements are considered. */
+    int32_t groups, kept, best;
+    bool normalize; /* divide the result by its sum, or by eps if that is greater */
+    float eps;
+    float scale; /* then multiply it by this number */
+} tx_expert_choice;
+/* The same as tx_top_k with these rules. The result has the chosen elements of x without the bias. */
+tx_tensor *tx_choose(tx_tensor *x, int64_t k, const tx_expert_choice *how, tx_tensor **indices);
 /* Assignment of tokens to experts (Lepikhin et al., GShard, 2021; Fedus et al., Switch Transformers, 2022; without
  * padding as in Gale et al., MegaBlocks, 2023). All tensors are I32 except counts. */
 typedef struct tx_routes {
@@ -151,6 +168,9 @@ tx_tensor *tx_tp_all_gather(tx_tensor *x);
 tx_tensor *tx_tp_reduce_scatter(tx_tensor *x);
 /* Marks a parameter that is read between products. With sequence parallelism its gradient is summed over the group. */
 tx_tensor *tx_tp_param(tx_tensor *param);
+/* Returns the columns of `x` of all ranks, if x is a product with a divided table: rank r has those from r * each on,
+ * with each = columns / ranks, rounded up. 0 if x is no such product, or there is no tensor group. */
+int64_t tx_tp_columns(const tx_tensor *x);
 tx_tensor *tx_softmax(tx_tensor *x);          /* over the last dimension */
 tx_tensor *tx_gelu(tx_tensor *x, bool exact); /* exact: by erf; otherwise the tanh approximation */
 tx_tensor *tx_relu(tx_tensor *x);             /* max(x, 0) */
@@ -159,6 +179,7 @@ tx_tensor *tx_tanh(tx_tensor *x);
 tx_tensor *tx_exponential(tx_tensor *x); /* e^x */
 tx_tensor *tx_logarithm(tx_tensor *x);   /* ln(x) */
 tx_tensor *tx_rsqrt(tx_tensor *x);       /* 1 / sqrt(x) */
+tx_tensor *tx_sigmoid(tx_tensor *x);     /* 1 / (1 + e^-x) */
 tx_tensor *tx_swiglu(tx_tensor *x);      /* x [..., 2F] = gate | up -> silu(gate) * up [..., F] */
 /* The same as g / (1 + e^(-alpha g)) * (u + 1) with g = min(gate, limit) and u = up clamped to -limit..limit (gpt-oss).
  */
@@ -197,6 +218,13 @@ typedef struct tx_attention_options {
  * position sees, for rows of several packed samples, and needs causal attention. Values are 0..T-1; one greater than
  * the position itself counts as the position. */
 tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, const tx_attention_options *options);
+/* Packs q | k | v for attention whose keys and values come from a latent (DeepSeek-V2, 2024, section 2.1). Operand q is
+ * [B, T, heads * (N + R)]; the last R elements of a head rotate. Operand kv is [B, T, heads * (N + V)]: the first
+ * elements of each head's key, then its value. Operand rope is [B, T, R]: the last elements of the keys of all heads. V
+ * is at most N + R. The result is [B, T, 3 * heads * (N + R)]. The R elements come first in each head of q and k, and
+ * zeros follow the values. With `pairs`, adjacent elements of the R rotate together; they become elements i and R / 2 +
+ * i. */
+tx_tensor *tx_mla_qkv(tx_tensor *q, tx_tensor *kv, tx_tensor *rope, int32_t heads, bool pairs);
 /* Appends keys and values of each row to its caches [B, S, kv_heads * size] at positions[b] (I32 [B], 0..S-T). Query t
  * attends to 0..positions[b]+t, within the window. With `sources` (I32 [B], or NULL), row b's cache first becomes a
  * copy of row sources[b]'s, as beam search needs it. With `slots` (I32 [B], all different, or NULL) the caches have any
@@ -208,6 +236,45 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
  * caches. Fails if the graph has failed. */
 tx_status tx_cache_append(tx_tensor *kv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                           tx_tensor *sources, tx_tensor *slots);
+/* Row b of a cache [B, S, n] becomes a copy of row sources[b] (I32 [B]). Fails if the graph has failed. */
+tx_status tx_cache_reorder(tx_tensor *cache, tx_tensor *sources);
+/* Recurrent layers of hybrid models. Rows of several samples have `starts` as in tx_attention: a sample whose first
+ * position p has the start p sees nothing before it. Operands called optional may be NULL. */
+/* A causal convolution of each column: x [B, T, C], w [C, taps] with at most 8 taps, optional bias [C] -> [B, T, C].
+ * The last tap is that of the position itself. With `silu`, SiLU of the result. */
+tx_tensor *tx_short_conv(tx_tensor *x, tx_tensor *w, tx_tensor *bias, tx_tensor *starts, bool silu);
+/* The same for tokens that continue earlier ones, without a gradient. For each row of x, spans, I32 [B, 3], has a row
+ * of the tail, the position of the row's first token, and the number of its tokens; later ones are padding. The tail,
+ * F32 [R, taps - 1, C], has the last columns before the first token, which at position 0 count as 0. It is then that of
+ * the next token. */
+tx_tensor *tx_short_conv_cached(tx_tensor *x, tx_tensor *w, tx_tensor *bias, tx_tensor *tail, tx_tensor *spans,
+                                bool silu);
+typedef struct tx_scan_options {
+    size_t size; /* sizeof(tx_scan_options) */
+    /* The gated delta rule (Yang et al., Gated delta networks, 2025). Otherwise Mamba-2's state space dual (Dao and Gu,
+     * Mamba-2, 2024), whose queries, keys and values are called C, B and x. */
+    bool delta;
+    float low, high; /* limits of Mamba-2's step */
+    /* Heads of queries and keys; heads of values, a multiple of them; elements of a head of keys, at most 256. */
+    int32_t k_heads, v_heads, k_size;
+    float eps;   /* above 0, queries and keys are divided by sqrt(sum of squares + eps) */
+    float scale; /* of the queries */
+} tx_scan_options;
+/* The decay and the weight of each token. a_log and dt_bias are [v_heads]. With the delta rule x is [B, T, 2 v_heads] =
+ * b | a, else a [B, T, v_heads]. Returns F32 [B, T, 2 v_heads] = -e^a_log softplus(a + dt_bias) | sigmoid(b), or with
+ * Mamba-2 -e^a_log step | step, where step is softplus(a + dt_bias) within the limits. */
+tx_tensor *tx_scan_rates(tx_tensor *x, tx_tensor *a_log, tx_tensor *dt_bias, const tx_scan_options *options);
+/* Linear attention with a state S of each value head. A token multiplies S by e^decay and adds k n^T. With the delta
+ * rule n = weight (v - S^T k), else weight v. The result is S^T q + skip v. qkv is [B, T, ..] = q | k | v with the
+ * delta rule, else v | k | q, the heads of each concatenated; skip [v_heads] is optional. Returns [B, T, v_heads *
+ * elements of a value head]. Time is linear in T. */
+tx_tensor *tx_linear_scan(tx_tensor *qkv, tx_tensor *rates, tx_tensor *skip, tx_tensor *starts,
+                          const tx_scan_options *options);
+/* The same for tokens that continue earlier ones (tx_short_conv_cached), without a gradient. The state, F32 [R, v_heads
+ * k_size, elements of a value head], is S before the first token, and 0 at position 0. It is then S after the last
+ * token. Results of padding are 0. */
+tx_tensor *tx_linear_scan_cached(tx_tensor *qkv, tx_tensor *rates, tx_tensor *skip, tx_tensor *state, tx_tensor *spans,
+                                 const tx_scan_options *options);
 /* Rotary position embedding (Su et al., RoFormer, 2021) and its extensions to contexts longer than in training. The
  * angle of pair i in a head of d elements is f (1 - r + r / factor) for each position, with f = theta^(-2i/d) and r =
  * ramp + ramp_pair i + ramp_frequency f clamped to [0, 1]. Ramp 0 leaves all pairs unchanged and ramp 1 slows all
@@ -291,6 +358,10 @@ tx_tensor *tx_transpose(tx_tensor *x);
 /* Moves row t to the left by first + t step elements: x [.., T, C] -> [.., T, columns]. Element i of row t is element
  * i + first + t step of row t of x, or 0 outside the row. */
 tx_tensor *tx_shift_rows(tx_tensor *x, int64_t columns, int64_t first, int32_t step);
+/* A matrix of `rows` rows with `alpha` times part[i] from row first[i] and column i * step on, and 0 elsewhere. There
+ * are 1 to 4 parts, matrices [n, c] with equally many columns, which have no row in common. */
+tx_tensor *tx_place_rows(int32_t parts, tx_tensor *const *part, const int64_t *first, int64_t rows, int64_t step,
+                         float alpha);
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape);
 
 /* Adds `loss`, a scalar, to result LOSS and requests its gradient for every parameter it depends on. For several

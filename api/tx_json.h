@@ -19,12 +19,15 @@ typedef struct json_t tx_json;
 
 /* Parses `size` bytes that hold one value. `where` (a path, or "PATH: header") starts the messages. */
 tx_status tx_json_parse(const char *text, size_t size, const char *where, tx_json **json);
+/* The same for text of a file. Infinity, -Infinity and NaN, which Python writes, become {"__float__": "Infinity"} and
+ * the like, as in files of transformers 5. */
+tx_status tx_json_parse_file(const char *text, size_t size, const char *where, tx_json **json);
 /* Parses the value at the start of `text` and returns the bytes it occupies in `*used`. Integers beyond int64 are
  * refused here. */
 tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where, tx_json **json, size_t *used);
 /* Parses one line of a JSON Lines file. Its strings may contain U+0000: read them with tx_json_get_text. */
 tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json);
-/* Reads a file of at most `limit` bytes. */
+/* tx_json_parse_file for a file of at most `limit` bytes. */
 tx_status tx_json_read(const char *path, int64_t limit, tx_json **json);
 void tx_json_free(tx_json *json); /* NULL is allowed */
 /* Returns a deep copy, or NULL if memory runs out. */
@@ -109,7 +112,8 @@ tx_status tx_json_set_string(tx_json *object, const char *key, const char *value
 /* A string of `size` bytes, which may hold NUL. */
 tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size);
 tx_status tx_json_append(tx_json *array, tx_json *value);
-void tx_json_remove(tx_json *array, size_t index); /* frees the element; later elements move up */
+void tx_json_unset(tx_json *object, const char *key); /* frees the member, if there is one */
+void tx_json_remove(tx_json *array, size_t index);    /* frees the element; later elements move up */
 tx_status tx_json_append_null(tx_json *array);
 tx_status tx_json_append_int(tx_json *array, int64_t value);
 tx_status tx_json_append_number(tx_json *array, double value);

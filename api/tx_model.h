@@ -18,6 +18,7 @@ typedef struct tx_model tx_model;
  *   LABEL_SHARE: the micro-batch's labels / labels of the global batch.
  *   POSITIONS_PER_TOKEN: positions of the micro-batch / those that are not padding.
  *   NOISE: multiplies the noise of tx_noise. Default: 1.
+ *   FAKE_QUANTIZE: 0 to read parameters with a tx_rounding as they are. Default: 1.
  *   GROWTH_INTERVAL: consecutive updates after which the loss scale doubles. A skipped one halves it. 0 keeps it.
  *   MAX_GRAD_NORM: gradients are clipped to this global norm. With 0 they are not clipped.
  *   SEED_LO, SEED_HI: the seed of the random numbers.
@@ -32,6 +33,7 @@ typedef struct tx_model tx_model;
     X(LABEL_SHARE, f32)         \
     X(POSITIONS_PER_TOKEN, f32) \
     X(NOISE, f32)               \
+    X(FAKE_QUANTIZE, f32)       \
     X(GROWTH_INTERVAL, f32)     \
     X(MAX_GRAD_NORM, f32)       \
     X(SEED_LO, u32)             \
@@ -80,7 +82,16 @@ typedef struct tx_results {
     float value[TX_RESULT_COUNT];
 } tx_results;
 
-typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_UNIFORM } tx_init;
+typedef enum tx_init {
+    TX_INIT_ZERO,
+    TX_INIT_ONE,
+    TX_INIT_NORMAL,
+    TX_INIT_UNIFORM,
+    TX_INIT_LOG_UNIFORM, /* ln of uniform numbers in [0.01, scale) */
+    TX_INIT_LOG_RANGE,   /* ln 1, ln 2, .. */
+    TX_INIT_CONSTANT,    /* scale */
+    TX_INIT_LOG_STEPS    /* numbers whose softplus is uniform in logarithm between 0.001 and 0.1 */
+} tx_init;
 
 /* Sections of a parameter along one dimension: q | k | v, or gate | up. Files may store them as separate tensors and
  * ranks may divide each of them. */
@@ -94,13 +105,25 @@ typedef struct tx_param_sections {
     int64_t unit;
 } tx_param_sections;
 
+/* How graphs round a matrix before they read it, so that training sees the values that an export to blocks will store.
+ * Gradients pass unchanged to the fp32 weights (straight-through). Control FAKE_QUANTIZE can turn it off. */
+typedef struct tx_rounding {
+    int32_t parts; /* the matrix is not rounded if there are none */
+    bool columns;  /* blocks run down the columns, not along the rows */
+    struct {
+        int64_t end;  /* its last row + 1; with `columns` there is one part */
+        int32_t type; /* ggml's number; the length of a row is a multiple of its block */
+    } part[TX_MAX_SECTIONS];
+} tx_rounding;
+
 typedef struct tx_param_spec {
     tx_shape shape; /* as stored, padding included */
     /* Shape without padding; only the first dimension may differ. Rank 0 means the same as `shape`. */
     tx_shape logical;
     tx_init init;
-    float scale; /* standard deviation of NORMAL, half width of UNIFORM */
+    float scale; /* standard deviation of NORMAL, half width of UNIFORM, limit of LOG_UNIFORM, CONSTANT's value */
     bool decay;  /* weight decay applies */
+    float rate;  /* factor of the learning rate in updates; 0 means 1 */
     /* An embedding or an output projection to the vocabulary: optimizers may treat it differently from other matrices.
      */
     bool table;
@@ -108,7 +131,7 @@ typedef struct tx_param_spec {
     /* The stored type. It must be F32 unless the parameter is frozen; tx_model_store can change F32. Graphs read a
      * frozen parameter of BF16 or F16 as such. A graph with the same autocast type (tx_graph_autocast, called first)
      * reads it as if it were F32. */
-    tx_dtype dtype; /* packed types: only matrices whose rows are whole blocks (tx_base.h) */
+    tx_dtype dtype; /* packed types: matrices (of experts, too) whose rows are whole blocks (tx_base.h) */
     tx_param_sections sections;
     /* 1 + the dimension that tensor-parallel ranks divide (tx_parallel_options), or 0 to replicate the parameter. Each
      * section along that dimension is divided separately. The parameter has one or two dimensions, multiples of the
@@ -121,10 +144,14 @@ typedef struct tx_param_spec {
     /* Files store each section of the rows, and each expert, as a separate tensor. Optimizers on whole parameters then
      * update each of these tensors separately. */
     bool apart;
+    bool scalar; /* files store its one element as a tensor without dimensions */
+    /* Files have the transposes of the experts' matrices: the blocks of MXFP4 run along the inputs. */
+    bool turned;
     /* The block of the parameter (tx_graph_block), which determines its pipeline stage. Pass 0 if the parameter comes
      * before all blocks, -1 if it comes after them. */
     int32_t block;
     bool tied; /* comes before the blocks and is also read after them */
+    tx_rounding rounding;
 } tx_param_spec;
 
 /* State k of the optimizer is part TX_PARAM_STATE + k. */
@@ -176,8 +203,9 @@ tx_status tx_model_init_param(tx_model *model, int32_t index, uint64_t seed);
  * a collective call. */
 tx_status tx_model_write(tx_model *model, tx_param_role part, int32_t index, const float *data);
 tx_status tx_model_read(tx_model *model, tx_param_role part, int32_t index, float *data);
-/* The same for elements first .. first + count - 1. A write to NF4 covers whole blocks of 64 elements, to NF4_DOUBLE
- * groups of 16,384, or ends with the parameter. It quantises the data, and a read returns the dequantised values. */
+/* The same for elements first .. first + count - 1. A write to NF4 covers whole blocks of 64 elements, to Q8 and MXFP4
+ * of 32, to NF4_DOUBLE groups of 16,384, or ends with the parameter. It quantises the data, and a read returns the
+ * dequantised values. */
 tx_status tx_model_write_range(tx_model *model, tx_param_role part, int32_t index, int64_t first, int64_t count,
                                const float *data);
 tx_status tx_model_read_range(tx_model *model, tx_param_role part, int32_t index, int64_t first, int64_t count,
@@ -188,7 +216,8 @@ tx_status tx_model_read_range(tx_model *model, tx_param_role part, int32_t index
 tx_status tx_model_map(tx_model *model, int32_t index, void **memory);
 /* Writes the same elements of a parameter of blocks (TX_BLOCK_MAP), as files hold them: whole blocks of one section of
  * the rows. `dtype` is the type of the whole section; its blocks have as many values as those of the parameter's type
- * and at most as many bytes. Reads return the values. Other writes to such parameters fail. */
+ * and at most as many bytes. Reads return the values. Other writes to such parameters fail. A parameter of type Q8
+ * takes blocks of Q8_0. */
 tx_status tx_model_write_blocks(tx_model *model, int32_t index, int64_t first, int64_t count, tx_dtype dtype,
                                 const void *blocks);
 

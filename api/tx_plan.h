@@ -18,9 +18,14 @@ typedef enum tx_optimizer_kind {
     TX_ADAMW,
     TX_LION,
     TX_ADAFACTOR,
-    TX_ADAMW_8BIT,         /* 8-bit moments, except for tables and parameters of less than 4096 elements */
-    TX_ADAMW_ANYPRECISION, /* moments in types that the options choose */
-    TX_MUON,               /* Muon for matrices that are not tables, AdamW for all else */
+    TX_ADAMW_8BIT,          /* 8-bit moments, except for tables and parameters of less than 4096 elements */
+    TX_ADAMW_ANYPRECISION,  /* moments in types that the options choose */
+    TX_MUON,                /* Muon for matrices that are not tables, AdamW for all else */
+    TX_LION_8BIT,           /* Lion with an 8-bit moment, for the same parameters as TX_ADAMW_8BIT */
+    TX_ADEMAMIX,            /* AdamW with a second, slow first moment */
+    TX_STABLE_ADAMW,        /* AdamW whose rate is divided by the root mean square of g / sqrt(v), by tensor */
+    TX_SCHEDULE_FREE_ADAMW, /* AdamW without a schedule: evaluate and save the average (tx_optimizer_average) */
+    TX_SCHEDULE_FREE_SGD,   /* SGD likewise; `momentum` is the share of the average in the weights of training */
     TX_OPTIMIZER_KINDS
 } tx_optimizer_kind;
 
@@ -46,6 +51,12 @@ typedef struct tx_optimizer_options {
     /* Muon: scales steps to the size of AdamW's, by 0.2 sqrt(max(rows, columns)) instead of sqrt(max(1, rows /
      * columns)). */
     bool match_rms;
+    /* AdEMAMix: decay rate and weight of the slow moment, and the steps in which both rise from beta1 and 0. 0 steps
+     * means that they do not rise. */
+    float beta3, slow_weight, beta3_steps, slow_weight_steps;
+    /* Schedule-free: steps in which the rate rises linearly to its constant value. The average weighs each step by the
+     * square of its rate. */
+    float warmup_steps;
     tx_offload_place offload;
     const char *offload_folder; /* folder of the offload file; outlives the model */
     /* Elements of an offloaded state that move at a time; 0 means 4 Mi. Optimizers on whole parameters ignore it. */
@@ -53,6 +64,10 @@ typedef struct tx_optimizer_options {
 } tx_optimizer_options;
 /* Creates the update plan: global gradient norm, clipping, then the optimizer over the flat arenas. */
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan);
+/* Creates the plan of a schedule-free optimizer that exchanges the weights of training with their average, which is to
+ * be evaluated and saved. A second run restores the weights of training bit by bit. Before the first update a run does
+ * nothing. `*plan` is NULL for other optimizers. Call it after tx_optimizer_create; the caller frees the plan. */
+tx_status tx_optimizer_average(tx_model *model, tx_plan **plan);
 /* Returns the number of optimizer states of parameter `index`: parts TX_PARAM_STATE and following. It is 0 for frozen
  * parameters and before the optimizer is created. */
 int32_t tx_model_states(const tx_model *model, int32_t index);

@@ -61,6 +61,8 @@ typedef enum tx_epilogue {
 /* The activation of the gates of op SWIGLU in ops.def. */
 typedef enum tx_gate { TX_GATE_SILU, TX_GATE_GELU, TX_GATE_CLAMPED } tx_gate;
 
+#define TX_PLACES 4 /* most matrices of op PLACE_ROWS */
+
 /* Attributes of a command, by families of ops. An op reads the attributes that its row in ops.def names; the others
  * are 0. */
 typedef struct tx_attrs {
@@ -91,6 +93,20 @@ typedef struct tx_attrs {
     } attention;
     const tx_rope *rope; /* owned by the graph */
 
+    /* Top-k (api/experts/ops.def). */
+    struct {
+        int32_t groups, kept, best;
+        bool normalized;
+    } choice;
+
+    /* Recurrent layers (api/scan/ops.def). */
+    struct {
+        int32_t k_heads, v_heads, k_size; /* heads of keys and of values, and elements of a head of keys */
+        bool delta;                       /* the gated delta rule; else Mamba-2 */
+        bool silu;                        /* short convolution: SiLU of the result */
+        float low, high;                  /* limits of the step */
+    } scan;
+
     /* Random numbers. */
     struct {
         float p;
@@ -107,6 +123,9 @@ typedef struct tx_attrs {
     int64_t gap;     /* rows of the sequence between the two halves of this rank's rows (context parallelism) */
     int64_t padding; /* embedding: 1 + the row that is not trained; 0 = none */
     int32_t step;    /* of a range */
+    int32_t place[TX_PLACES], placed[TX_PLACES]; /* the first row of each matrix, and its rows */
+
+    tx_rounding rounding; /* of op FAKE_QUANTIZE */
 
     /* Collectives and messages. */
     struct {
@@ -118,7 +137,9 @@ typedef struct tx_attrs {
 
     /* Updates of parameters. */
     struct {
-        float beta1, beta2, momentum, weight_decay;
+        float beta1, beta2, beta3, momentum, weight_decay;
+        float slow_weight, beta3_steps, slow_weight_steps, warmup_steps;
+        float rate; /* factor of the learning rate; 0 means 1 */
         bool nesterov, relative_step, scale_parameter, warmup_init;
     } update;
 } tx_attrs;
@@ -199,6 +220,7 @@ typedef struct tx_program {
     int32_t length;
     const tx_command *commands; /* must outlive the executable */
     const void *trial; /* the candidate that the backend's autotuner measures, of a backend type; NULL otherwise */
+    bool whole; /* all commands run at once, and only then outputs are read: a launch may execute several commands */
 } tx_program;
 
 static inline bool tx_present(const tx_operand *o)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Capacity of experts, for op ROUTE of all backends.
+ * Limits of op TOP_K, and the capacity of experts for op ROUTE, for all backends.
  */
 #ifndef TX_BACKENDS_EXPERTS_H
 #define TX_BACKENDS_EXPERTS_H
@@ -8,6 +8,9 @@
 #include "backends/backend.h"
 
 #include <math.h>
+
+/* The most groups of op TOP_K. */
+#define TX_CHOICE_GROUPS 64
 
 /* Returns a mantissa such that factor = mantissa / 2^shift exactly, or 0 if the factor is not positive. */
 static inline int64_t tx_factor_mantissa(float factor, int32_t *shift)

@@ -19,6 +19,10 @@
  *   groups          Two fp32 for each group: scale and mean; absmax = scale * map[code] + mean.
  *   absmax codes    One byte for each block.
  *
+ * MXFP4 (OCP Microscaling Formats, 2023) has other values and blocks of 32. After the codes it has:
+ *
+ *   exponents       One byte e for each block: absmax = 2^(e - 127).
+ *
  * An element is value[code] * absmax in fp32, rounded to the type of the other operand of the product. This file is
  * valid C and OpenCL C.
  */
@@ -43,7 +47,20 @@ TX_NF4_CONSTANT float tx_nf4_value[16] = {
     0.0795802996f, 0.160930201f,  0.246112302f,  0.337915242f,  0.440709829f,  0.562617004f,  0.722956836f,   1.0f,
 };
 
+#define TX_E2M1_BLOCK 32
+/* The bits of 2^(e - 127) in fp32. */
+#define TX_E2M1_SCALE(e) ((e) > 0 ? (unsigned)(e) << 23 : 0x400000u)
+
+/* The values of MXFP4. */
+TX_NF4_CONSTANT float tx_e2m1_value[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                           -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+
 #ifndef __OPENCL_VERSION__
+TX_NF4_FN int64_t tx_mxfp4_bytes(int64_t count)
+{
+    return count / 2 + count / TX_E2M1_BLOCK;
+}
+
 TX_NF4_FN int64_t tx_nf4_groups(int64_t count)
 {
     return (count / TX_NF4_BLOCK + TX_NF4_GROUP - 1) / TX_NF4_GROUP;

@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Weights in blocks of small integers, as GGUF files hold them (ggml-org/ggml, docs/gguf.md and src/ggml-quants.c).
- * Rows are whole blocks. Halves are IEEE, all numbers little-endian; a sum is computed in fp32.
+ * Rows are whole blocks. Halves are IEEE, all numbers little-endian; a sum is computed in fp32. In blocks of 32, byte i
+ * of 16 has the codes q of values i and i + 16. K and V are tables of 16 values; V are those of e2m1, doubled.
  *
- *   Q8_0   32 values: half d, 32 signed bytes q.                                   x = d q
- *   Q4_0   32 values: half d, 16 bytes with q of values i and i + 16.              x = d (q - 8)
- *   Q4_K   256 values: halves d and m, 8 pairs of 6-bit scales s and t in 12       x = d s q - m t
- *          bytes, 128 bytes: of each 64 values, byte i has q of i and i + 32.
- *   Q6_K   256 values: lower 4 bits of q in 128 bytes, upper 2 bits in 64, 16      x = d s (q - 32)
- *          signed scales s of 16 values each, half d.
+ *   Q4_0, Q5_0   32 values: half d, Q5_0: the upper bits of q in 4 bytes, 16 bytes.        x = d (q - 8), d (q - 16)
+ *   Q4_1, Q5_1   32 values: halves d and m, then as Q4_0 and Q5_0.                         x = d q + m
+ *   Q8_0         32 values: half d, 32 signed bytes q.                                     x = d q
+ *   IQ4_NL       32 values: half d, 16 bytes.                                              x = d K[q]
+ *   MXFP4        32 values: exponent e in a byte, 16 bytes.                                x = 2^(e - 128) V[q]
+ *   Q2_K         256 values: 16 bytes with scale s and t of 16 values, 64 bytes, halves    x = d s q - m t
+ *                d and m. In 128 values, byte i has q of i, i + 32, i + 64 and i + 96.
+ *   Q3_K         256 values: upper bits of q in 32 bytes, 64 bytes as Q2_K, 16 6-bit       x = d (s - 32) (q - 4)
+ *                scales s in 12 bytes, half d.
+ *   Q4_K, Q5_K   256 values: halves d and m, 8 pairs of 6-bit scales s and t in 12         x = d s q - m t
+ *                bytes, Q5_K: upper bits of q in 32 bytes, 128 bytes: of each 64 values,
+ *                byte i has q of i and i + 32.
+ *   Q6_K         256 values: lower 4 bits of q in 128 bytes, upper 2 bits in 64, 16        x = d s (q - 32)
+ *                signed scales s of 16 values each, half d.
+ *   IQ4_XS       256 values: half d, upper bits of 8 scales s in 2 bytes, lower ones in    x = d (s - 32) K[q]
+ *                4, 128 bytes.
  *
  * A parameter consists of rows of at most TX_BLOCK_PARTS parts. Files may give a part (a section of the parameter)
  * another type than the others have, so each part has its own. Their blocks have equally many values. The parameter's
@@ -26,6 +37,28 @@
 #include <math.h>
 #include <stdbool.h>
 
+/* X(NAME, number, values, bytes, name): types of blocks, with ggml's number, and the values and bytes of a block.
+ * tx_block_read_<name> decodes a block. tx_block_write_<name> encodes a row. Memory holds the first ones, which are
+ * also types of tx_dtype. The others occur only in files. */
+#define TX_BLOCK_MAP(X)         \
+    X(Q4_0, 2, 32, 18, q4_0)    \
+    X(Q8_0, 8, 32, 34, q8_0)    \
+    X(Q4_K, 12, 256, 144, q4_k) \
+    X(Q6_K, 14, 256, 210, q6_k)
+#define TX_BLOCK_FILE_MAP(X)        \
+    X(Q4_1, 3, 32, 20, q4_1)        \
+    X(Q5_0, 6, 32, 22, q5_0)        \
+    X(Q5_1, 7, 32, 24, q5_1)        \
+    X(Q2_K, 10, 256, 84, q2_k)      \
+    X(Q3_K, 11, 256, 110, q3_k)     \
+    X(Q5_K, 13, 256, 176, q5_k)     \
+    X(IQ4_NL, 20, 32, 18, iq4_nl)   \
+    X(IQ4_XS, 23, 256, 136, iq4_xs) \
+    X(MXFP4, 39, 32, 17, mxfp4)
+
+/* The same for types of single values. */
+#define TX_BLOCK_PLAIN_MAP(X) X(F32, 0, 1, 4, f32) X(F16, 1, 1, 2, f16) X(BF16, 30, 1, 2, bf16)
+
 #define TX_BLOCK_MAX 256 /* values of the largest block */
 #define TX_BLOCK_PARTS 4
 #define TX_BLOCK_TABLE 64 /* bytes of the table of parts */
@@ -33,17 +66,20 @@
 /* Values and bytes of a block; 0 for types without blocks. */
 static inline int64_t tx_block_values(tx_dtype dtype)
 {
-#define X(name, values, bytes) dtype == TX_##name ? (values):
+#define X(name, number, values, bytes, lower) dtype == TX_##name ? (values):
     return TX_BLOCK_MAP(X) 0;
 #undef X
 }
 
 static inline int64_t tx_block_bytes(tx_dtype dtype)
 {
-#define X(name, values, bytes) dtype == TX_##name ? (bytes):
+#define X(name, number, values, bytes, lower) dtype == TX_##name ? (bytes):
     return TX_BLOCK_MAP(X) 0;
 #undef X
 }
+
+/* Values of a block of a packed type (tx_dtype_packed): rows are whole blocks. */
+int64_t tx_packed_unit(tx_dtype dtype);
 
 /* Bytes of `count` values, which are whole blocks. */
 static inline int64_t tx_block_run(tx_dtype dtype, int64_t count)
@@ -112,100 +148,35 @@ static inline const uint8_t *tx_block_row(const tx_block_matrix *b, int64_t row,
 
 /* ---- Values ---------------------------------------------------------------------------------------------- */
 
-static inline float tx_block_half(const uint8_t *at)
-{
-    uint16_t half;
-    memcpy(&half, at, sizeof half);
-    return tx_f16_to_f32(half);
-}
+#include "api/base/block_values.h"
 
-/* The scale and the minimum of sub-block j of a Q4_K block: 6 bits each, of which those of the last four sub-blocks
- * are divided between bytes. */
-static inline void tx_block_q4_k_scale(const uint8_t s[12], int j, int *scale, int *minimum)
-{
-    *scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
-    *minimum = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | (s[j] >> 6) << 4;
-}
+#define X(name, number, values, bytes, lower) void tx_block_read_##lower(const uint8_t *b, float *restrict to);
+TX_BLOCK_FILE_MAP(X)
+#undef X
 
-static inline void tx_block_read_q8_0(const uint8_t *b, float *restrict to)
-{
-    const float d = tx_block_half(b);
-    for (int i = 0; i < 32; i++)
-        to[i] = d * (float)(int8_t)b[2 + i];
-}
+/* Rounds a row of `count` values, which are whole blocks, to the bytes that ggml's reference computes without
+ * contracted multiply-adds. `v` has the importance of each column, at least 0, or is NULL; Q8_0 and MXFP4 ignore it.
+ * Values must be finite and magnitudes at most 65504. */
+#define X(name, number, values, bytes, lower) \
+    void tx_block_write_##lower(const float *x, const float *v, int64_t count, uint8_t *to);
+TX_BLOCK_MAP(X)
+TX_BLOCK_FILE_MAP(X)
+#undef X
 
-/* Rounds to nearest multiples of 1/127 of the greatest magnitude. A value that is not finite makes the scale NaN. */
-static inline void tx_block_write_q8_0(const float *from, uint8_t *b)
-{
-    float most = 0.0f, check = 0.0f;
-    for (int i = 0; i < 32; i++) {
-        most = fabsf(from[i]) > most ? fabsf(from[i]) : most;
-        check += from[i] * 0.0f;
-    }
-    const float d = most / 127.0f + check, inverse = d > FLT_MIN ? 1.0f / d : 0.0f;
-    const uint16_t half = tx_f32_to_f16(d);
-    memcpy(b, &half, sizeof half);
-    for (int i = 0; i < 32; i++)
-        b[2 + i] = inverse > 0.0f ? (uint8_t)(int8_t)roundf(from[i] * inverse) : 0;
-}
-
-static inline void tx_block_read_q4_0(const uint8_t *b, float *restrict to)
-{
-    const float d = tx_block_half(b);
-    for (int i = 0; i < 16; i++) {
-        to[i] = d * (float)((b[2 + i] & 15) - 8);
-        to[i + 16] = d * (float)((b[2 + i] >> 4) - 8);
-    }
-}
-
-static inline void tx_block_read_q4_k(const uint8_t *b, float *restrict to)
-{
-    const float d = tx_block_half(b), m = tx_block_half(b + 2);
-    for (int c = 0; c < 4; c++, to += 64) {
-        const uint8_t *q = b + 16 + 32 * c;
-        int scale[2], minimum[2];
-        tx_block_q4_k_scale(b + 4, 2 * c, &scale[0], &minimum[0]);
-        tx_block_q4_k_scale(b + 4, 2 * c + 1, &scale[1], &minimum[1]);
-        const float low = d * (float)scale[0], high = d * (float)scale[1];
-        const float low_least = m * (float)minimum[0], high_least = m * (float)minimum[1];
-        for (int i = 0; i < 32; i++) {
-            to[i] = low * (float)(q[i] & 15) - low_least;
-            to[i + 32] = high * (float)(q[i] >> 4) - high_least;
-        }
-    }
-}
-
-static inline void tx_block_read_q6_k(const uint8_t *b, float *restrict to)
-{
-    const float d = tx_block_half(b + 208);
-    const int8_t *scale = (const int8_t *)b + 192;
-    for (int part = 0; part < 4; part++) { /* 16 values in each quarter of 128 */
-        const uint8_t *low = b + part / 2 * 64 + part % 2 * 16, *high = b + 128 + part / 2 * 32 + part % 2 * 16;
-        const int8_t *s = scale + part / 2 * 8 + part % 2;
-        float *y = to + part / 2 * 128 + part % 2 * 16;
-        const float f[4] = {d * (float)s[0], d * (float)s[2], d * (float)s[4], d * (float)s[6]};
-        for (int i = 0; i < 16; i++) {
-            y[i] = f[0] * (float)(((low[i] & 15) | (high[i] & 3) << 4) - 32);
-            y[i + 32] = f[1] * (float)(((low[i + 32] & 15) | (high[i] >> 2 & 3) << 4) - 32);
-            y[i + 64] = f[2] * (float)((low[i] >> 4 | (high[i] >> 4 & 3) << 4) - 32);
-            y[i + 96] = f[3] * (float)((low[i + 32] >> 4 | high[i] >> 6 << 4) - 32);
-        }
-    }
-}
+/* Values of a block of ggml's type `number`: 1 for F32, F16 and BF16, 0 for unknown types. */
+int64_t tx_block_unit(int32_t number);
+/* Computes the values that remain of x after it is written to blocks of this type. `count` is at most TX_BLOCK_MAX and
+ * whole blocks. If a value is not finite or too large for the type, all become NaN. */
+void tx_block_round(int32_t number, const float *x, int64_t count, float *y);
 
 /* Reads `count` values, which are whole blocks, as fp32. */
 static inline void tx_block_read(tx_dtype dtype, const uint8_t *from, int64_t count, float *restrict to)
 {
-    const int64_t values = tx_block_values(dtype), bytes = tx_block_bytes(dtype);
-    for (int64_t i = 0; i < count; i += values, from += bytes)
-        if (dtype == TX_Q8_0)
-            tx_block_read_q8_0(from, to + i);
-        else if (dtype == TX_Q4_0)
-            tx_block_read_q4_0(from, to + i);
-        else if (dtype == TX_Q4_K)
-            tx_block_read_q4_k(from, to + i);
-        else
-            tx_block_read_q6_k(from, to + i);
+#define X(name, number, values, bytes, lower)                                            \
+    for (int64_t i = 0; i < count && dtype == TX_##name; i += (values), from += (bytes)) \
+        tx_block_read_##lower(from, to + i);
+    TX_BLOCK_MAP(X)
+#undef X
 }
 
 /* Returns true if the scales of all blocks are finite. Then so are the values. */

@@ -200,8 +200,12 @@ bool tx_is_folder(const char *path)
 
 /* ---- Folders ------------------------------------------------------------------------------------- */
 
+_Thread_local bool tx_file_defers_flush;
+
 tx_status tx_folder_flush(const char *path)
 {
+    if (tx_file_defers_flush)
+        return TX_OK;
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
         return tx_file_fail(path, "open to flush it");
@@ -437,10 +441,12 @@ tx_status tx_file_commit(tx_file *file)
 {
     tx_status status = TX_OK;
     /* EINVAL, EROFS: a pipe or a device that cannot be flushed. */
-    if (fsync(file->descriptor) != 0 && (file->temporary || (errno != EINVAL && errno != EROFS)))
+    if (!tx_file_defers_flush && fsync(file->descriptor) != 0 &&
+        (file->temporary || (errno != EINVAL && errno != EROFS)))
         status = tx_file_fail(file->path, "flush to disk");
     /* A later read then comes from the disk and not from memory, if the system supports it. */
-    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_DONTNEED);
+    if (!tx_file_defers_flush)
+        (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_DONTNEED);
     if (close(file->descriptor) != 0 && !status)
         status = tx_file_fail(file->path, "close");
     if (file->temporary) {

@@ -15,6 +15,9 @@ tx_status tx_file_read_at(int descriptor, const char *path, int64_t at, void *da
 tx_status tx_folder_create(const char *path);
 /* Flushes the names in a folder to disk, so that they survive a power failure. */
 tx_status tx_folder_flush(const char *path);
+/* While true, this thread flushes neither the files that it writes nor their folders, since a flush can wait for all
+ * data of a disk. Whoever sets it flushes them later, as tx_checkpoint_commit does. */
+extern _Thread_local bool tx_file_defers_flush;
 
 /* Returns "folder/name", which the caller frees; or NULL, with the message set, if memory runs out. */
 char *tx_path_join(const char *folder, const char *name);

@@ -3,6 +3,7 @@
 #include "tx_json.h"
 
 #include "api/base/file.h"
+#include "api/base/json_mark.h"
 #include "api/base/needs.h"
 #include "api/base/number.h"
 
@@ -43,72 +44,30 @@ static bool too_deep(const char *text, size_t size)
     return false;
 }
 
-static bool in_number(char c)
-{
-    return (c >= '0' && c <= '9') || (c && strchr("+-.eE", c));
-}
-
-/* Whether a text is only an integer beyond int64. */
-static bool is_beyond(const char *text)
-{
-    char *end;
-    errno = 0;
-    strtoll(text, &end, 10);
-    return errno == ERANGE && !*end;
-}
-
-/* Returns a copy in which integers beyond int64 get an exponent, which makes them numbers; `*size` becomes its size.
- * Returns NULL if memory runs out. */
-static char *mark_long_integers(const char *text, size_t *size)
-{
-    const size_t end = *size;
-    char *copy = malloc(end + end / 8 + 1);
-    size_t used = 0;
-    bool quoted = false;
-    for (size_t i = 0, length; copy && i < end; i += length) {
-        length = 1;
-        if (quoted && text[i] == '\\' && i + 1 < end)
-            length = 2;
-        else if (text[i] == '"')
-            quoted = !quoted;
-        else if (!quoted && in_number(text[i]))
-            while (i + length < end && in_number(text[i + length]))
-                length++;
-        memcpy(copy + used, text + i, length);
-        copy[used + length] = '\0';
-        const bool beyond = !quoted && is_beyond(copy + used);
-        used += length;
-        if (beyond) {
-            memcpy(copy + used, "e0", 2);
-            used += 2;
-        }
-    }
-    *size = used;
-    return copy;
-}
-
 /* jansson refuses integers beyond int64. They are read as the nearest numbers, as in other languages. Real files have
- * them: transformers writes 10^30 for an unlimited length. */
-static json_t *load(const char *text, size_t size, size_t flags, json_error_t *error)
+ * them: transformers writes 10^30 for an unlimited length. With `words`, Python's words for numbers are read, too. */
+static json_t *load(const char *text, size_t size, size_t flags, bool words, json_error_t *error)
 {
     json_t *value = json_loadb(text, size, flags, error);
-    if (value || json_error_code(error) != json_error_numeric_overflow)
+    const enum json_error_code code = json_error_code(error);
+    if (value || (code != json_error_numeric_overflow && !(words && code == json_error_invalid_syntax)))
         return value;
     json_error_t again;
-    char *marked = mark_long_integers(text, &size);
-    value = marked ? json_loadb(marked, size, flags, &again) : NULL;
+    char *marked = tx_json_mark(text, words, &size);
+    value = marked && !too_deep(marked, size) ? json_loadb(marked, size, flags, &again) : NULL;
     free(marked);
     return value;
 }
 
-static tx_status parse(const char *text, size_t size, const char *where, size_t flags, tx_json **json, size_t *used)
+static tx_status parse(const char *text, size_t size, const char *where, size_t flags, bool words, tx_json **json,
+                       size_t *used)
 {
     if (too_deep(text, size))
         return tx_fail(TX_FORMAT, "%s: JSON nested deeper than %d levels", where, TX_JSON_DEPTH);
     json_error_t error;
     flags |= JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
     /* `used` counts bytes of the original text, not of a copy. */
-    json_t *value = used ? json_loadb(text, size, flags, &error) : load(text, size, flags, &error);
+    json_t *value = used ? json_loadb(text, size, flags, &error) : load(text, size, flags, words, &error);
     if (!value) /* a failed allocation looks like a syntax error to jansson, but only a syntax error occurs twice */
         value = json_loadb(text, size, flags, &error);
     if (!value && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
@@ -127,19 +86,25 @@ static tx_status parse(const char *text, size_t size, const char *where, size_t 
 tx_status tx_json_parse(const char *text, size_t size, const char *where, tx_json **json)
 {
     TX_NEEDS(text && where && json, TX_INVALID);
-    return parse(text, size, where, 0, json, NULL);
+    return parse(text, size, where, 0, false, json, NULL);
+}
+
+tx_status tx_json_parse_file(const char *text, size_t size, const char *where, tx_json **json)
+{
+    TX_NEEDS(text && where && json, TX_INVALID);
+    return parse(text, size, where, 0, true, json, NULL);
 }
 
 tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where, tx_json **json, size_t *used)
 {
     TX_NEEDS(text && where && json && used, TX_INVALID);
-    return parse(text, size, where, JSON_DISABLE_EOF_CHECK, json, used);
+    return parse(text, size, where, JSON_DISABLE_EOF_CHECK, false, json, used);
 }
 
 tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json)
 {
     TX_NEEDS(text && where && json, TX_INVALID);
-    return parse(text, size, where, JSON_ALLOW_NUL, json, NULL);
+    return parse(text, size, where, JSON_ALLOW_NUL, false, json, NULL);
 }
 
 tx_status tx_json_read(const char *path, int64_t limit, tx_json **json)
@@ -147,7 +112,7 @@ tx_status tx_json_read(const char *path, int64_t limit, tx_json **json)
     char *text;
     size_t size;
     TX_TRY(tx_file_read(path, limit, &text, &size));
-    const tx_status status = tx_json_parse(text, size, path, json);
+    const tx_status status = tx_json_parse_file(text, size, path, json);
     free(text);
     return status;
 }
@@ -394,11 +359,10 @@ tx_status tx_json_set(tx_json *object, const char *key, tx_json *value)
 
 tx_status tx_json_append(tx_json *array, tx_json *value)
 {
-    bool memory = array && value;
-    if (json_array_append_new(array, value) == 0)
-        return TX_OK;
-    return memory ? tx_fail(TX_INVALID, "a JSON value can only be appended to an array")
-                  : tx_fail(TX_MEMORY, "no memory for an element of a JSON array");
+    const bool memory = array && value; /* appending takes the value */
+    return json_array_append_new(array, value) == 0 ? TX_OK
+           : memory ? tx_fail(TX_INVALID, "a JSON value can only be appended to an array")
+                    : tx_fail(TX_MEMORY, "no memory for an element of a JSON array");
 }
 
 tx_status tx_json_set_null(tx_json *object, const char *key)
@@ -433,6 +397,11 @@ tx_status tx_json_set_string(tx_json *object, const char *key, const char *value
     return tx_json_set_text(object, key, value, value ? strlen(value) : 0);
 }
 
+void tx_json_unset(tx_json *object, const char *key)
+{
+    json_object_del(object, key);
+}
+
 void tx_json_remove(tx_json *array, size_t index)
 {
     json_array_remove(array, index);
@@ -465,9 +434,8 @@ tx_status tx_json_append_string(tx_json *array, const char *value)
 /* Returns the whole text with the fewest digits, 15 to 17, with which every number reads back the same. */
 char *tx_json_text(const tx_json *json, tx_json_form form)
 {
-    size_t flags = JSON_ENCODE_ANY | (form == TX_JSON_LINE ? 0 : JSON_INDENT(2));
-    if (form == TX_JSON_SORTED)
-        flags |= JSON_SORT_KEYS;
+    const size_t flags =
+        JSON_ENCODE_ANY | (form == TX_JSON_LINE ? 0 : JSON_INDENT(2)) | (form == TX_JSON_SORTED ? JSON_SORT_KEYS : 0);
     for (size_t digits = 15;; digits++) {
         char *text = json_dumps(json, flags | JSON_REAL_PRECISION(digits));
         if (!text) {

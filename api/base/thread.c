@@ -3,7 +3,6 @@
 #include "api/base/thread.h"
 
 #include <errno.h>
-#include <stddef.h>
 
 void tx_signals_hold(sigset_t *before)
 {
@@ -29,4 +28,19 @@ bool tx_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
     if (error)
         errno = error;
     return error == 0;
+}
+
+void tx_thread_each(void *(*run)(void *), void *parts, size_t size, size_t count)
+{
+    pthread_t thread[TX_PARTS_MOST];
+    bool started[TX_PARTS_MOST];
+    for (size_t i = 0; i < count; i++) {
+        void *part = (char *)parts + i * size;
+        started[i] = i + 1 < count && tx_thread_start(&thread[i], run, part);
+        if (!started[i])
+            run(part);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (started[i])
+            pthread_join(thread[i], NULL);
 }

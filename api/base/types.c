@@ -5,6 +5,7 @@
 #include "api/base/blocks.h"
 #include "api/base/needs.h"
 #include "backends/nf4.h"
+#include "backends/q8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,13 +22,24 @@ size_t tx_dtype_size(tx_dtype dtype)
 
 bool tx_dtype_packed(tx_dtype dtype)
 {
-    return dtype == TX_NF4 || dtype == TX_NF4_DOUBLE || tx_block_values(dtype) > 0;
+    return dtype == TX_NF4 || dtype == TX_NF4_DOUBLE || dtype == TX_MXFP4 || dtype == TX_Q8 ||
+           tx_block_values(dtype) > 0;
+}
+
+int64_t tx_packed_unit(tx_dtype dtype)
+{
+    const int64_t values = tx_block_values(dtype);
+    return values ? values : dtype == TX_Q8 ? TX_Q8_BLOCK : dtype == TX_MXFP4 ? TX_E2M1_BLOCK : TX_NF4_BLOCK;
 }
 
 int64_t tx_dtype_bytes(tx_dtype dtype, int64_t count)
 {
     if (tx_block_values(dtype) > 0)
         return tx_block_total(dtype, count);
+    if (dtype == TX_Q8)
+        return tx_q8_bytes(count);
+    if (dtype == TX_MXFP4)
+        return tx_mxfp4_bytes(count);
     return tx_dtype_packed(dtype) ? tx_nf4_bytes(count, dtype == TX_NF4_DOUBLE) : count * (int64_t)tx_dtype_size(dtype);
 }
 

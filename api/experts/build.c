@@ -7,13 +7,22 @@
 #include "api/model/model.h"
 #include "backends/experts.h"
 
-tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices)
+tx_tensor *tx_choose(tx_tensor *x, int64_t k, const tx_expert_choice *how, tx_tensor **indices)
 {
-    TX_NEEDS(x && indices, NULL);
-    tx_emit_args args = {.op = TX_OP_TOP_K, .attrs = TX_ATTRS(.rows = k), .in = {x}};
+    TX_NEEDS(x && how && indices, NULL);
+    tx_emit_args args = {
+        .op = TX_OP_TOP_K,
+        .attrs = TX_ATTRS(.rows = k, .eps = how->eps, .choice = {how->groups, how->kept, how->best, how->normalize}),
+        .in = {x, how->bias}};
+    args.attrs.alpha = how->scale;
     tx_tensor *y = tx_emit(x->graph, &args);
     *indices = y ? args.out[TX_OUT(top_k, indices)] : NULL;
     return y;
+}
+
+tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices)
+{
+    return tx_choose(x, k, &(tx_expert_choice){.scale = 1.0f}, indices);
 }
 
 bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity, tx_routes *routes)

@@ -20,8 +20,11 @@ void tx_grad_grouped_matmul(const tx_grad *c)
 
 void tx_grad_top_k(const tx_grad *c)
 {
-    const tx_attrs attrs = TX_ATTRS(.rows = tx_shape_last(&TX_NODE_IN(c, top_k, x)->shape));
-    TX_DIN(c, top_k, x) = TX_EMIT(c->dout[0], TOP_K_GRAD, attrs, c->dout[0], TX_NODE_OUT(c, top_k, indices));
+    tx_tensor *x = TX_NODE_IN(c, top_k, x);
+    tx_attrs attrs = c->node->attrs;
+    attrs.rows = tx_shape_last(&x->shape);
+    TX_DIN(c, top_k, x) = TX_EMIT(c->dout[0], TOP_K_GRAD, attrs, c->dout[0], TX_NODE_OUT(c, top_k, indices),
+                                  attrs.choice.normalized ? x : NULL);
 }
 
 void tx_grad_combine(const tx_grad *c)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Inference rules of the experts' ops, and the operations of grouped products. */
 #include "api/graph/infer.h"
+
+#include "api/base/blocks.h"
 #include "api/graph/work.h"
+#include "backends/experts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,20 +17,36 @@
 tx_status tx_infer_top_k(const tx_infer *c)
 {
     const tx_shape *x = &c->in[0].shape;
-    TX_TRY(tx_require(c, "F"));
-    if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(x))
+    const int64_t last = tx_shape_last(x), groups = c->attrs->choice.groups, kept = c->attrs->choice.kept,
+                  best = c->attrs->choice.best;
+    TX_TRY(tx_require(c, "FF1"));
+    TX_TRY(tx_require_shape(c, 1, &TX_SHAPE(last)));
+    if (groups != 0 && (groups < 0 || groups > TX_CHOICE_GROUPS || last % groups != 0 || kept < 1 || kept > groups ||
+                        best < 1 || best > last / groups))
+        return tx_refuse(c,
+                         "cannot keep %" PRId64 " of %" PRId64 " groups of rows of %s by their %" PRId64
+                         " best: there may be %d groups of equal size",
+                         kept, groups, TX_TEXT(*x), best, TX_CHOICE_GROUPS);
+    if (c->attrs->rows < 1 || c->attrs->rows > (groups ? last / groups * kept : last))
         return tx_refuse(c, "cannot select %" PRId64 " elements of rows of %s", c->attrs->rows, TX_TEXT(*x));
+    if (!isfinite(c->attrs->alpha) || (c->attrs->choice.normalized && !(c->attrs->eps > 0.0f)))
+        return tx_refuse(c, "scale %g must be finite and eps %g above 0", (double)c->attrs->alpha,
+                         (double)c->attrs->eps);
     tx_set_output(c, 0, TX_F32, tx_with_last(x, c->attrs->rows));
     return tx_set_output(c, 1, TX_I32, tx_with_last(x, c->attrs->rows));
 }
 
 tx_status tx_infer_top_k_grad(const tx_infer *c)
 {
-    TX_TRY(tx_require(c, "FI"));
+    const tx_shape whole = tx_with_last(&c->in[0].shape, c->attrs->rows);
+    TX_TRY(tx_require(c, "FIF"));
     TX_TRY(tx_require_shape(c, 1, &c->in[0].shape));
+    TX_TRY(tx_require_shape(c, 2, &whole));
+    if (c->attrs->choice.normalized != tx_present(&c->in[2]))
+        return tx_refuse(c, "x must be present exactly if the choice is normalized");
     if (c->attrs->rows < tx_shape_last(&c->in[0].shape))
         return tx_require_other_shape(c, 0, "rows no longer than the result's");
-    return tx_set_output(c, 0, TX_F32, tx_with_last(&c->in[0].shape, c->attrs->rows));
+    return tx_set_output(c, 0, TX_F32, whole);
 }
 
 /* ---- Routes ------------------------------------------------------------------------------------------------ */
@@ -101,7 +120,10 @@ tx_status tx_infer_move_rows(const tx_infer *c)
 tx_status tx_infer_grouped_matmul(const tx_infer *c)
 {
     const tx_shape *x = &c->in[0].shape, *w = &c->in[1].shape;
-    TX_TRY(tx_require(c, "H2=3I"));
+    const bool packed = tx_dtype_packed(c->in[1].dtype);
+    TX_TRY(tx_require(c, packed ? "H2-3I" : "H2=3I"));
+    if (packed && tx_shape_last(w) % tx_packed_unit(c->in[1].dtype) != 0)
+        return tx_require_other_shape(c, 1, "rows of whole blocks");
     TX_TRY(tx_require_shape(c, 2, &TX_SHAPE(w->dim[0] + 1)));
     if (w->dim[c->attrs->trans_b ? 2 : 1] != x->dim[1])
         return tx_refuse(c, "inner dimensions of %s and %s%s differ", TX_TEXT(*x), TX_TEXT(*w),

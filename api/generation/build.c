@@ -24,6 +24,18 @@ static tx_status append(tx_tensor *x, tx_tensor *k_cache, tx_tensor *v_cache, tx
     return x->graph->status;
 }
 
+tx_status tx_cache_reorder(tx_tensor *cache, tx_tensor *sources)
+{
+    TX_NEEDS(cache && sources, TX_INVALID);
+    tx_tensor *rows = tx_range(cache->graph, sources->shape, (int32_t)cache->shape.dim[1], 0); /* all of them */
+    tx_emit(cache->graph,
+            &(tx_emit_args){
+                .op = TX_OP_KV_REORDER, .attrs = TX_PLAIN, .in = {cache, cache, sources, rows}, .out = {cache, cache}});
+    if (cache->graph->status == TX_OK)
+        tx_tensor_narrow(sources, 0, cache->shape.dim[0], false);
+    return cache->graph->status;
+}
+
 tx_status tx_cache_append(tx_tensor *kv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                           tx_tensor *sources, tx_tensor *slots)
 {

@@ -85,6 +85,29 @@ tx_tensor *tx_shift_rows(tx_tensor *x, int64_t columns, int64_t first, int32_t s
     return TX_EMIT(x, SHIFT_ROWS, TX_ATTRS(.rows = columns, .first = first, .step = step), x);
 }
 
+tx_tensor *tx_mla_qkv(tx_tensor *q, tx_tensor *kv, tx_tensor *rope, int32_t heads, bool pairs)
+{
+    tx_attrs attrs = TX_ATTRS(.step = pairs ? 2 : 1);
+    attrs.attention.heads = heads;
+    return TX_EMIT(q, MLA_QKV, attrs, q, kv, rope);
+}
+
+tx_tensor *tx_place_rows(int32_t parts, tx_tensor *const *part, const int64_t *first, int64_t rows, int64_t step,
+                         float alpha)
+{
+    TX_NEEDS(parts > 0 && parts <= TX_PLACES && part && first, NULL);
+    tx_attrs attrs = {.rows = rows, .step = (int32_t)step, .alpha = alpha, .control = -1};
+    for (int32_t i = 0; i < parts; i++) {
+        TX_NEEDS(part[i], NULL);
+        if (first[i] < 0 || first[i] > rows || rows > INT32_MAX || step < 0 || step > INT32_MAX)
+            return tx_graph_refuse(part[i]->graph, tx_fail(TX_INVALID, "place_rows: part %d is out of range", (int)i));
+        attrs.place[i] = (int32_t)first[i];
+        attrs.placed[i] = (int32_t)tx_shape_rows(&part[i]->shape);
+    }
+    return TX_EMIT(part[0], PLACE_ROWS, attrs, part[0], parts > 1 ? part[1] : NULL, parts > 2 ? part[2] : NULL,
+                   parts > 3 ? part[3] : NULL);
+}
+
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows)
 {
     return TX_EMIT(indices, SCATTER_ADD, TX_ATTRS(.rows = rows), indices, src);

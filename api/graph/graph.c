@@ -60,6 +60,14 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
     return TX_OK;
 }
 
+tx_status tx_graph_limit_logits(tx_graph *graph, int64_t bytes)
+{
+    TX_NEEDS(graph && bytes > 0, TX_INVALID);
+    TX_TRY(tx_graph_open(graph, "limit_logits"));
+    graph->chunk_bytes = bytes;
+    return TX_OK;
+}
+
 tx_status tx_graph_fp32_residual_gradient(tx_graph *graph)
 {
     TX_NEEDS(graph, TX_INVALID);
@@ -262,19 +270,32 @@ static tx_tensor *find_state(const tx_graph *graph, const char *name)
     return NULL;
 }
 
-tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape)
+static tx_tensor *add_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_dtype stored, tx_shape shape)
 {
-    TX_NEEDS(graph && name, NULL);
     if (graph->status != TX_OK)
         return NULL;
     int64_t offset = 0;
-    const tx_dtype stored = dtype == TX_F32 ? graph->model->stored : dtype;
     tx_status status = check_storage("state", name, dtype, &shape);
     TX_THEN(status, tx_model_declare_state(graph->model, name, stored, &shape, graph->block, &offset));
     if (status != TX_OK)
         return tx_graph_refuse(graph, status);
     tx_tensor *t = find_state(graph, name);
     return t ? t : tensor_named(tx_tensor_fixed(graph, dtype, shape, TX_ARENA_STATE, offset), name);
+}
+
+tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape)
+{
+    TX_NEEDS(graph && name, NULL);
+    return add_state(graph, name, dtype, dtype == TX_F32 ? graph->model->stored : dtype, shape);
+}
+
+tx_tensor *tx_state_full(tx_graph *graph, const char *name, tx_shape shape)
+{
+    TX_NEEDS(graph && name, NULL);
+    tx_tensor *t = add_state(graph, name, TX_F32, TX_F32, shape);
+    if (t)
+        t->is_full = true;
+    return t;
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ struct tx_tensor {
     int32_t producer; /* index of the node; -1 if none */
     int32_t param;    /* index of the parameter of a PARAM node's result; otherwise -1 */
     bool requires_grad, is_output, is_input;
+    bool is_full;  /* a state that is fp32 in every model (tx_state_full) */
     bool is_fixed; /* at `offset` in every plan; otherwise the planner assigns the address by lifetime */
     tx_index_range range;
     char *name;          /* of inputs, parameters and states; otherwise NULL */
@@ -66,7 +67,8 @@ struct tx_graph {
     bool fp32_residual_gradient;    /* tx_graph_fp32_residual_gradient was called */
     tx_checkpointing checkpointing; /* options given to tx_graph_checkpointing */
     bool offloads;                  /* tx_graph_offload_activations was called */
-    int64_t chunk_bytes;            /* TX_CHUNK_BYTES unless a test sets it */
+    bool exchanges;                 /* update nodes exchange weights and average (tx_optimizer_average) */
+    int64_t chunk_bytes;            /* of logits, see tx_graph_limit_logits */
     /* [repeats, repeated_tensors] in a graph of many micro-batches (tx_repeat), otherwise NULL. The entry of a
      * micro-batch is its copy of a tensor of micro-batch 0, or NULL if there is only one for all. */
     tx_tensor **repeated;

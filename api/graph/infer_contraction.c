@@ -3,7 +3,6 @@
 #include "api/graph/infer.h"
 
 #include "api/base/blocks.h"
-#include "backends/nf4.h"
 
 #include <inttypes.h>
 
@@ -31,10 +30,9 @@ static tx_status check_packed(const tx_infer *c)
     TX_TRY(tx_require_rank(c, 1, 2));
     if (!c->attrs->flat || c->attrs->trans_a)
         return tx_refuse(c, "%s operands need a flat product without trans_a", tx_dtype_name(c->in[1].dtype));
-    const int64_t values = tx_block_values(c->in[1].dtype);
-    if (values && !c->attrs->trans_b)
+    if (tx_block_values(c->in[1].dtype) > 0 && !c->attrs->trans_b)
         return tx_refuse(c, "%s operands need a product with trans_b", tx_dtype_name(c->in[1].dtype));
-    if (tx_shape_last(&c->in[1].shape) % (values ? values : TX_NF4_BLOCK) != 0)
+    if (tx_shape_last(&c->in[1].shape) % tx_packed_unit(c->in[1].dtype) != 0)
         return tx_require_other_shape(c, 1, "rows of whole blocks");
     return TX_OK;
 }
@@ -125,6 +123,35 @@ tx_status tx_infer_attention(const tx_infer *c)
     TX_TRY(tx_require_sinks(c, TX_IN(attention, sinks)));
     tx_set_output(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->attention.heads * d));
     return tx_set_output(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->attention.heads, time));
+}
+
+tx_status tx_infer_mla_qkv(const tx_infer *c)
+{
+    TX_TRY(tx_require(c, "H3=3=3"));
+    const tx_shape *q = &c->in[0].shape, *kv = &c->in[1].shape, *rope = &c->in[2].shape;
+    const int64_t heads = c->attrs->attention.heads, size = heads > 0 ? q->dim[2] / heads : 0,
+                  plain = size - rope->dim[2], value = heads > 0 ? kv->dim[2] / heads - plain : 0;
+    const bool same_rows = tx_shape_equal(&TX_SHAPE(q->dim[0], q->dim[1]), &TX_SHAPE(kv->dim[0], kv->dim[1])) &&
+                           tx_shape_equal(&TX_SHAPE(q->dim[0], q->dim[1]), &TX_SHAPE(rope->dim[0], rope->dim[1]));
+    if (!same_rows || heads < 1 || q->dim[2] % heads != 0 || kv->dim[2] % heads != 0 || plain < 1 || value < 1 ||
+        value > size || rope->dim[2] % 2 != 0 || c->attrs->step < 1 || c->attrs->step > 2)
+        return tx_refuse(c, "%s, %s and %s do not fit %" PRId64 " heads", TX_TEXT(*q), TX_TEXT(*kv), TX_TEXT(*rope),
+                         heads);
+    return tx_set_output(c, 0, c->in[0].dtype, TX_SHAPE(q->dim[0], q->dim[1], 3 * q->dim[2]));
+}
+
+tx_status tx_infer_mla_qkv_grad(const tx_infer *c)
+{
+    TX_TRY(tx_require(c, "H3"));
+    const tx_shape *d = &c->in[0].shape;
+    const int64_t heads = c->attrs->attention.heads, plain = c->attrs->rows, value = c->attrs->vocab;
+    if (heads < 1 || d->dim[2] % (3 * heads) != 0 || plain < 1 || plain >= d->dim[2] / 3 / heads || value < 1 ||
+        value > d->dim[2] / 3 / heads || c->attrs->step < 1 || c->attrs->step > 2)
+        return tx_refuse(c, "%s does not fit %" PRId64 " heads of %" PRId64 " and %" PRId64 " elements", TX_TEXT(*d),
+                         heads, plain, value);
+    tx_set_output(c, 0, c->in[0].dtype, TX_SHAPE(d->dim[0], d->dim[1], d->dim[2] / 3));
+    tx_set_output(c, 1, c->in[0].dtype, TX_SHAPE(d->dim[0], d->dim[1], heads * (plain + value)));
+    return tx_set_output(c, 2, TX_F32, TX_SHAPE(d->dim[0], d->dim[1], d->dim[2] / 3 / heads - plain));
 }
 
 tx_status tx_infer_attention_sink_grad(const tx_infer *c)

@@ -175,6 +175,55 @@ tx_status tx_infer_shift_rows(const tx_infer *c)
     return tx_set_output(c, 0, c->in[0].dtype, y);
 }
 
+/* The rows of all parts exist and are not in another part. */
+static tx_status check_places(const tx_infer *c)
+{
+    for (int i = 0; i < TX_PLACES; i++) {
+        const int64_t first = c->attrs->place[i], end = first + c->attrs->placed[i];
+        if (first < 0 || end < first || end > c->attrs->rows)
+            return tx_refuse(c, "part %d has rows %" PRId64 " to %" PRId64 " of %" PRId64, i, first, end,
+                             c->attrs->rows);
+        for (int k = 0; k < i; k++)
+            if (first < c->attrs->place[k] + (int64_t)c->attrs->placed[k] && c->attrs->place[k] < end)
+                return tx_refuse(c, "parts %d and %d have a row in common", k, i);
+    }
+    return TX_OK;
+}
+
+tx_status tx_infer_place_rows(const tx_infer *c)
+{
+    int64_t parts = 0;
+    TX_TRY(tx_require(c, "F2F2F2F2"));
+    TX_TRY(check_places(c));
+    for (int i = 0; i < TX_PLACES; i++) {
+        const tx_shape *x = &c->in[i].shape;
+        const bool present = tx_present(&c->in[i]);
+        if (c->attrs->placed[i] != (present ? x->dim[0] : 0) || (present && parts < i))
+            return tx_refuse(c, "part %d does not have %d rows", i, (int)c->attrs->placed[i]);
+        if (present && x->dim[1] != c->in[0].shape.dim[1])
+            return tx_require_other_shape(c, i, "as many columns as the first matrix");
+        parts += present;
+    }
+    if (c->attrs->step < 0)
+        return tx_refuse(c, "the step is negative");
+    return tx_set_output(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[1] + (parts - 1) * c->attrs->step));
+}
+
+tx_status tx_infer_place_rows_grad(const tx_infer *c)
+{
+    int64_t parts = 0;
+    TX_TRY(tx_require(c, "F2"));
+    TX_TRY(check_places(c));
+    for (int i = 0; i < TX_PLACES; i++)
+        parts += c->attrs->placed[i] > 0;
+    const int64_t columns = c->in[0].shape.dim[1] - (parts - 1) * c->attrs->step;
+    if (c->in[0].shape.dim[0] != c->attrs->rows || columns < 1 || c->attrs->placed[0] < 1)
+        return tx_require_other_shape(c, 0, "the shape of the parts together");
+    for (int i = 0; i < parts; i++)
+        tx_set_output(c, i, TX_F32, TX_SHAPE(c->attrs->placed[i], columns));
+    return TX_OK;
+}
+
 tx_status tx_infer_scatter_add(const tx_infer *c)
 {
     TX_TRY(tx_require(c, "IH"));

@@ -48,7 +48,7 @@ static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtyp
     if (!spec->frozen && spec->dtype != stored)
         return tx_fail(TX_INVALID, "parameter %s: only a frozen one can be stored in %s", name,
                        tx_dtype_name(spec->dtype));
-    return TX_OK;
+    return spec->rounding.parts > 0 ? tx_rounding_check(name, spec) : TX_OK;
 }
 
 static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
@@ -57,8 +57,8 @@ static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
                              (a->sections.count == 0 || memcmp(&a->sections, &b->sections, sizeof a->sections) == 0);
     return tx_shape_equal(&a->shape, &b->shape) && as_sections &&
            (b->logical.rank == 0 || tx_shape_equal(&a->logical, &b->logical)) && a->decay == b->decay &&
-           a->table == b->table && a->frozen == b->frozen && a->dtype == b->dtype && a->split == b->split &&
-           a->experts == b->experts && a->apart == b->apart;
+           a->rate == b->rate && a->table == b->table && a->frozen == b->frozen && a->dtype == b->dtype &&
+           a->split == b->split && a->experts == b->experts && a->apart == b->apart;
 }
 
 /* Returns the alignment of a parameter. Shards of a divided parameter are whole blocks of 32-bit words for every type.

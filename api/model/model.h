@@ -83,6 +83,7 @@ typedef struct tx_value_copy {
     int64_t first, count;
     const float *from; /* one of the two is NULL */
     float *to;
+    const uint8_t *blocks; /* the values of `from` in blocks of Q8_0, for parameters of type Q8; may be NULL */
 } tx_value_copy;
 
 /* Functions that the core calls if several ranks or devices share a model (extension parallel). */

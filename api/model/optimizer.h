@@ -17,6 +17,7 @@ typedef struct tx_optimizer_state {
     tx_state_unit per;
     int32_t width; /* 0 means 1 */
     bool never_negative;
+    bool averages; /* the average of the weights (tx_optimizer_average); is the first state */
     bool (*kept)(const tx_optimizer_options *options); /* NULL means always; optional states come last */
     size_t type; /* offset in tx_optimizer_options of the state's type; 0 means `dtype` */
 } tx_optimizer_state;
@@ -46,6 +47,7 @@ typedef struct tx_optimizer_piece {
     int32_t param;          /* first parameter in the piece */
     int32_t tensor;         /* for a `whole` form: index of the tensor in the parameter */
     tx_shape shape;         /* for a `whole` form: shape of the tensor; otherwise [count] */
+    float rate;             /* as in tx_param_spec */
     int64_t address, count; /* address in WEIGHTS; elements (whole blocks unless the form is `whole`) */
     int64_t gradients, groups,
         /* Addresses of its gradients, group bytes, and weights on this rank. */

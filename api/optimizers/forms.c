@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The conditions that rows of optimizers.def use to choose a parameter's form. */
+ * Functions of rows of optimizers.def: conditions that choose a parameter's form, and the nodes of schedule-free forms.
+ */
 #include "api/optimizers/optimizers.h"
+
+#include "api/plan/plan.h"
 
 bool tx_optimizer_with_kahan(const tx_optimizer_options *options)
 {
@@ -25,4 +28,13 @@ bool tx_optimizer_is_large(const tx_param_spec *spec)
         large = tx_shape_count(&t.shape) >= 4096;
     }
     return large;
+}
+
+void tx_emit_schedule_free(tx_graph *graph, const tx_emit_args *args, const tx_optimizer_options *options)
+{
+    (void)options;
+    tx_tensor *p = args->in[TX_IN(schedule_free_sgd, p)], *x = args->in[TX_IN(schedule_free_sgd, x)];
+    tx_emit_args update = *args;
+    tx_emit_args exchange = {.op = TX_OP_EXCHANGE, .attrs = TX_PLAIN, .in = {p, x}, .out = {p, x}};
+    tx_emit(graph, graph->exchanges ? &exchange : &update);
 }

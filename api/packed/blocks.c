@@ -7,6 +7,7 @@
 #include "api/base/needs.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 _Static_assert(TX_BLOCK_PARTS == TX_MAX_SECTIONS, "a part for each section");
 
@@ -18,7 +19,7 @@ static int32_t section_of(const tx_param_spec *spec, int64_t row, int64_t *first
     const bool divided = spec->apart && s->count > 0 && s->dimension == 0;
     int32_t i = 0;
     *first = 0;
-    *end = divided ? s->size[0] : spec->shape.dim[0];
+    *end = divided ? s->size[0] : tx_shape_rows(&spec->shape);
     while (divided && row >= *end && i + 1 < s->count) {
         *first = *end;
         *end += s->size[++i];
@@ -28,7 +29,6 @@ static int32_t section_of(const tx_param_spec *spec, int64_t row, int64_t *first
 
 static tx_status check_write(const tx_model *model, int32_t index, int64_t first, int64_t count, tx_dtype dtype)
 {
-    TX_NEEDS(model && index >= 0 && index < model->params, TX_INVALID);
     const tx_param_record *param = &model->param[index];
     const tx_param_spec *spec = &param->spec;
     const int64_t values = tx_block_values(dtype), width = tx_shape_last(&spec->shape);
@@ -46,9 +46,32 @@ static tx_status check_write(const tx_model *model, int32_t index, int64_t first
     return TX_OK;
 }
 
+/* Writes blocks of Q8_0 to a parameter of type Q8, on all ranks and devices that have it. */
+static tx_status write_q8(tx_model *model, int32_t index, int64_t first, int64_t count, tx_dtype dtype,
+                          const void *blocks)
+{
+    const tx_param_record *param = &model->param[index];
+    if (dtype != TX_Q8_0 || count < 1 || count % tx_block_values(dtype) != 0)
+        return tx_fail(TX_INVALID,
+                       "parameter %s is stored in Q8 and takes whole blocks of Q8_0, not %" PRId64 " elements of %s",
+                       param->name, count, tx_dtype_name(dtype));
+    float *values = malloc((size_t)count * sizeof *values);
+    if (!values)
+        return tx_fail(TX_MEMORY, "no memory to convert parameter %s", param->name);
+    tx_block_read(dtype, blocks, count, values);
+    const tx_value_copy copy = {
+        .part = TX_PARAM_WEIGHT, .index = index, .first = first, .count = count, .from = values, .blocks = blocks};
+    const tx_status status = tx_values_copy(model, &copy);
+    free(values);
+    return status;
+}
+
 tx_status tx_model_write_blocks(tx_model *model, int32_t index, int64_t first, int64_t count, tx_dtype dtype,
                                 const void *blocks)
 {
+    TX_NEEDS(model && index >= 0 && index < model->params && blocks, TX_INVALID);
+    if (model->param[index].spec.dtype == TX_Q8)
+        return write_q8(model, index, first, count, dtype, blocks);
     TX_TRY(check_write(model, index, first, count, dtype));
     TX_TRY(tx_values_prepare(
         model, &(tx_value_copy){.part = TX_PARAM_WEIGHT, .index = index, .first = first, .count = count}));

@@ -5,6 +5,7 @@
 #include "api/base/blocks.h"
 #include "api/packed/nf4.h"
 #include "api/packed/packed.h"
+#include "api/packed/q8.h"
 #include "backends/dynamic_map.h"
 
 #include <inttypes.h>
@@ -69,11 +70,17 @@ void tx_nf4_make_map(float map[TX_NF4_MAP])
         map[code] = tx_map_signed(code);
 }
 
+/* A matrix, or the matrices of experts. */
+static bool has_matrices(const tx_param_spec *spec)
+{
+    return spec->shape.rank == 2 || (spec->shape.rank == 3 && spec->experts);
+}
+
 static tx_status check_blocks(const char *name, const tx_param_spec *spec)
 {
-    const int64_t values = tx_block_values(spec->dtype);
+    const int64_t values = tx_packed_unit(spec->dtype);
     char text[96];
-    if (spec->shape.rank != 2 || tx_shape_last(&spec->shape) % values != 0 || spec->shape.dim[0] > INT32_MAX)
+    if (!has_matrices(spec) || tx_shape_last(&spec->shape) % values != 0 || tx_shape_rows(&spec->shape) > INT32_MAX)
         return tx_fail(TX_UNSUPPORTED,
                        "parameter %s of shape %s cannot be stored in %s: its rows are not multiples of %" PRId64, name,
                        tx_shape_text(&spec->shape, text, sizeof text), tx_dtype_name(spec->dtype), values);
@@ -85,14 +92,14 @@ tx_status tx_packed_check(const char *name, const tx_param_spec *spec)
     const int64_t unit = tx_nf4_unit(spec->dtype == TX_NF4_DOUBLE), row = tx_shape_last(&spec->shape);
     const tx_param_sections *s = &spec->sections;
     char text[96];
-    if (tx_block_values(spec->dtype) > 0)
+    if (tx_block_values(spec->dtype) > 0 || tx_q8_stores(spec->dtype))
         return check_blocks(name, spec);
-    if (spec->shape.rank != 2 || row % TX_NF4_BLOCK != 0)
+    if (!has_matrices(spec) || row % TX_NF4_BLOCK != 0)
         return tx_fail(TX_UNSUPPORTED,
                        "parameter %s of shape %s cannot be stored in 4 bits: only matrices can, whose rows are "
                        "multiples of %d: load the model in 16 bits",
                        name, tx_shape_text(&spec->shape, text, sizeof text), TX_NF4_BLOCK);
-    for (int32_t i = 0; i < s->count && s->dimension == 0; i++)
+    for (int32_t i = 0; i < s->count && s->dimension + 2 == spec->shape.rank; i++)
         if (s->size[i] * row % unit != 0)
             return tx_fail(TX_UNSUPPORTED,
                            "parameter %s: section %d of %" PRId64 " elements is not a multiple of the %" PRId64

@@ -6,6 +6,7 @@
 #include "api/base/thread.h"
 #include "api/packed/nf4.h"
 #include "api/packed/packed.h"
+#include "api/packed/q8.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -73,8 +74,6 @@ typedef struct job {
     slice *s;
     const float *data; /* of the slice */
     int64_t first, blocks;
-    pthread_t thread;
-    bool started;
 } job;
 
 static void *quantize(void *argument)
@@ -89,7 +88,6 @@ static void *quantize(void *argument)
     return NULL;
 }
 
-/* If the system refuses a thread, this thread does its part. */
 static void quantize_all(slice *s, const float *data, int64_t blocks)
 {
     job part[SLICE / TX_NF4_GROUP];
@@ -98,16 +96,12 @@ static void quantize_all(slice *s, const float *data, int64_t blocks)
     for (int64_t i = 0; i < parts; i++) {
         const int64_t first = groups * i / parts * TX_NF4_GROUP, end = groups * (i + 1) / parts * TX_NF4_GROUP;
         part[i] = (job){.s = s, .data = data, .first = first, .blocks = tx_min(end, blocks) - first};
-        part[i].started = i + 1 < parts && tx_thread_start(&part[i].thread, quantize, &part[i]);
-        if (!part[i].started)
-            quantize(&part[i]);
     }
-    for (int64_t i = 0; i < parts; i++)
-        if (part[i].started)
-            pthread_join(part[i].thread, NULL);
+    tx_thread_each(quantize, part, sizeof *part, (size_t)parts);
 }
 
-tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count, const float *data)
+tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count, const float *data,
+                          const uint8_t *blocks)
 {
     const tx_param_record *param = &model->param[index];
     const tx_engine *e = model->engine;
@@ -115,6 +109,8 @@ tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t
     if (tx_block_values(param->spec.dtype) > 0)
         return tx_fail(TX_UNSUPPORTED, "parameter %s is stored in %s: values are not quantised to blocks", param->name,
                        tx_dtype_name(param->spec.dtype));
+    if (tx_q8_stores(param->spec.dtype))
+        return tx_q8_write(model, index, first, count, data, blocks);
     const int64_t unit = tx_nf4_unit(param->spec.dtype == TX_NF4_DOUBLE), end = first + count;
     if (first % unit != 0 || (end % unit != 0 && end != tx_shape_count(&param->spec.logical)))
         return tx_fail(TX_INVALID,
@@ -124,9 +120,9 @@ tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t
     TX_TRY(open_slice(model, index, &s));
     tx_status status = TX_OK;
     for (int64_t at = first / TX_NF4_BLOCK; at < end / TX_NF4_BLOCK && !status; at += SLICE) {
-        const int64_t left = end / TX_NF4_BLOCK - at, blocks = tx_min(left, SLICE);
-        quantize_all(s, data + at * TX_NF4_BLOCK - first, blocks);
-        status = move_slice(s, true, at, blocks);
+        const int64_t left = end / TX_NF4_BLOCK - at, now = tx_min(left, SLICE);
+        quantize_all(s, data + at * TX_NF4_BLOCK - first, now);
+        status = move_slice(s, true, at, now);
         TX_THEN(status, e->backend->finish(e->context)); /* the slice is reused */
     }
     free(s);
@@ -149,7 +145,7 @@ static tx_status read_row(tx_model *model, int32_t index, const tx_block_matrix 
 static tx_status read_blocks(tx_model *model, int32_t index, int64_t first, int64_t count, float *data)
 {
     const tx_param_record *param = &model->param[index];
-    const int64_t width = tx_shape_last(&param->spec.shape), rows = param->spec.shape.dim[0];
+    const int64_t width = tx_shape_last(&param->spec.shape), rows = tx_shape_rows(&param->spec.shape);
     tx_block_part part[TX_BLOCK_PARTS];
     float *row = malloc((size_t)width * sizeof *row);
     uint8_t *bytes = malloc((size_t)tx_block_run(param->spec.dtype, width) + sizeof(int32_t));
@@ -172,6 +168,8 @@ tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t 
     slice *s = NULL;
     if (tx_block_values(model->param[index].spec.dtype) > 0)
         return read_blocks(model, index, first, count, data);
+    if (tx_q8_stores(model->param[index].spec.dtype))
+        return tx_q8_read(model, index, first, count, data);
     TX_TRY(open_slice(model, index, &s));
     const int64_t end = first + count, last = tx_ceil_div(end, TX_NF4_BLOCK);
     tx_status status = TX_OK;

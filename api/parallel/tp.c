@@ -160,6 +160,14 @@ static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, in
     return tx_emit(indices->graph, args);
 }
 
+/* Adds position embeddings to x [B, T, C] from the given positions [B] on. A token of -1 has no embedding but that of
+ * its position. */
+static tx_tensor *add_positions_from(tx_tensor *x, tx_tensor *tokens, tx_tensor *table, tx_tensor *positions)
+{
+    tx_tensor *none = x ? tx_range(x->graph, TX_SHAPE(x->shape.dim[0], x->shape.dim[1]), -1, 0) : NULL;
+    return tx_add(x, TX_EMIT(none, EMBEDDING, TX_PLAIN, none, tokens, table, positions));
+}
+
 /* Adds position embeddings to x [B, T, C]: the given positions, or those from 0 on. */
 static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *positions)
 {
@@ -188,8 +196,10 @@ tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t paddin
     tx_tensor *indices = own_indices(tokens, whole, whole->shape.dim[0], false, &of_tokens);
     const int64_t own = padding - of_tokens.attrs.first;
     const tx_attrs attrs = TX_ATTRS(.padding = own >= 0 && own < of_tokens.attrs.rows ? own + 1 : 0);
-    tx_tensor *x = TX_EMIT(indices, EMBEDDING, attrs, indices, table);
-    return add_positions(tx_tp_reduce_scatter(x), position_table, positions);
+    tx_tensor *x = tx_tp_reduce_scatter(TX_EMIT(indices, EMBEDDING, attrs, indices, table));
+    return position_table && positions && positions->shape.rank == 1
+               ? add_positions_from(x, table, position_table, positions)
+               : add_positions(x, position_table, positions);
 }
 
 /* ---- Losses -------------------------------------------------------------------------------------------- */
@@ -204,6 +214,13 @@ static const tx_param_spec *divided_columns(const tx_tensor *x)
 bool tx_parallel_divides(const tx_tensor *x)
 {
     return divided_rows(x) || divided_columns(x);
+}
+
+int64_t tx_tp_columns(const tx_tensor *x)
+{
+    TX_NEEDS(x, 0);
+    const tx_param_spec *whole = divided_columns(x);
+    return whole ? whole->logical.dim[0] : 0;
 }
 
 /* Each rank computes the loss of its local columns; the ranks combine them to the loss of all columns. */

@@ -53,8 +53,9 @@ static tx_status copy_runs(tx_model *model, const tx_value_copy *c)
     if (c->from && mine)
         tx_own_take(r, c->first, c->count, c->from, mine);
     if (own > 0)
-        TX_THEN(status, tx_values_copy_own(model, &(tx_value_copy){c->part, c->index, begin, own, c->from ? mine : NULL,
-                                                                   c->from ? NULL : mine}));
+        TX_THEN(status,
+                tx_values_copy_own(model, &(tx_value_copy){c->part, c->index, begin, own, .from = c->from ? mine : NULL,
+                                                           .to = c->from ? NULL : mine}));
     if (c->to) {
         memset(c->to, 0, (size_t)c->count * sizeof *c->to);
         if (!status)

@@ -153,9 +153,9 @@ static void narrow_stored(casting *c)
     const tx_model *model = graph->model;
     for (int32_t i = 0; i < graph->tensors; i++) {
         tx_tensor *t = graph->tensor[i];
-        const tx_dtype stored = t->param >= 0 ? model->param[t->param].spec.dtype
-                                : is_state(t) ? model->stored
-                                              : TX_F32;
+        const tx_dtype stored = t->param >= 0                ? model->param[t->param].spec.dtype
+                                : is_state(t) && !t->is_full ? model->stored
+                                                             : TX_F32;
         if (t->dtype == TX_F32 && stored != TX_F32) {
             t->dtype = stored;
             c->narrowed[t->id] = true;

@@ -278,6 +278,26 @@ void tx_grad_shift_rows(const tx_grad *c)
         tx_shift_rows(c->dout[0], tx_shape_last(&TX_NODE_IN(c, shift_rows, x)->shape), -attrs->first, -attrs->step);
 }
 
+void tx_grad_mla_qkv(const tx_grad *c)
+{
+    tx_tensor *q = TX_NODE_IN(c, mla_qkv, q), *kv = TX_NODE_IN(c, mla_qkv, kv), *rope = TX_NODE_IN(c, mla_qkv, rope);
+    tx_attrs attrs = c->node->attrs;
+    attrs.rows =
+        (tx_shape_last(&q->shape) - attrs.attention.heads * tx_shape_last(&rope->shape)) / attrs.attention.heads;
+    attrs.vocab = tx_shape_last(&kv->shape) / attrs.attention.heads - attrs.rows;
+    tx_emit_args args = {.op = TX_OP_MLA_QKV_GRAD, .attrs = attrs, .in = {tx_grad_as(c->dout[0], q->dtype)}};
+    if (!args.in[0] || !tx_emit(c->graph, &args))
+        return;
+    TX_DIN(c, mla_qkv, q) = args.out[TX_OUT(mla_qkv_grad, dq)];
+    TX_DIN(c, mla_qkv, kv) = args.out[TX_OUT(mla_qkv_grad, dkv)];
+    TX_DIN(c, mla_qkv, rope) = tx_grad_as(args.out[TX_OUT(mla_qkv_grad, drope)], rope->dtype);
+}
+
+void tx_grad_place_rows(const tx_grad *c)
+{
+    TX_GRAD_ALL(c, PLACE_ROWS_GRAD, c->node->attrs, TX_PLACES, tx_grad_as(c->dout[0], TX_F32));
+}
+
 void tx_grad_scatter_add(const tx_grad *c)
 {
     tx_tensor *src = TX_NODE_IN(c, scatter_add, src);

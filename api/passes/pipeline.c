@@ -2,6 +2,7 @@
  * Runs all passes in order: converts the recorded graph to the executed graph. */
 #include "api/checkpointing/checkpointing.h"
 #include "api/fusion/fusion.h"
+#include "api/packed/packed.h"
 #include "api/parallel/parallel.h"
 #include "api/passes/passes.h"
 #include "api/residency/residency.h"

@@ -27,6 +27,7 @@ static tx_status make_commands(tx_plan *plan)
     if (!plan->commands || !plan->seconds || !plan->cut)
         return tx_fail(TX_MEMORY, "no memory for a plan");
     int32_t length = 0;
+    bool forward = true;
     plan->settles = true;
     for (int32_t i = 0; i < graph->nodes; i++) {
         const tx_node *n = &graph->node[i];
@@ -36,12 +37,13 @@ static tx_status make_commands(tx_plan *plan)
             plan->reads_kept = plan->reads_kept || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_KEPT);
         const tx_op_place place = tx_op_info_of(n->op)->place;
         plan->settles = plan->settles && place != TX_ON_HOST && place != TX_ON_HOST_LAST;
+        forward = forward && n->direction == TX_FORWARD;
         if (tx_op_cuts(n->op))
             plan->cut[plan->cuts++] = (tx_cut){length, command_of(plan->model, n)};
         else if (place == TX_ON_DEVICE)
             plan->commands[length++] = command_of(plan->model, n);
     }
-    plan->program = (tx_program){.length = length, .commands = plan->commands};
+    plan->program = (tx_program){.length = length, .commands = plan->commands, .whole = forward && plan->cuts == 0};
     return TX_OK;
 }
 

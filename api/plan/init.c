@@ -10,6 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The inverse of softplus. */
+static float unsoftplus(float x)
+{
+    return x + logf(-expm1f(-x));
+}
+
+/* A number from u, uniform in (0, 1). `i` is the index of the element. */
+static float number_of(const tx_param_spec *spec, float u, int64_t i)
+{
+    switch (spec->init) {
+    case TX_INIT_UNIFORM:
+        return spec->scale * (2.0f * u - 1.0f);
+    case TX_INIT_LOG_UNIFORM:
+        return logf(0.01f + (spec->scale - 0.01f) * u);
+    case TX_INIT_LOG_RANGE:
+        return logf((float)(i + 1));
+    case TX_INIT_CONSTANT:
+        return spec->scale;
+    case TX_INIT_LOG_STEPS:
+        return unsoftplus(0.001f * expf(u * logf(100.0f)));
+    default:
+        return spec->init == TX_INIT_ONE ? 1.0f : 0.0f;
+    }
+}
+
 /* Computes elements 4 * block .. 4 * block + 3 of a parameter. Normal numbers are drawn by the Box-Muller method. */
 static void draw_block(const tx_param_spec *spec, uint64_t hash, uint64_t seed, int64_t block, float out[4])
 {
@@ -21,11 +46,9 @@ static void draw_block(const tx_param_spec *spec, uint64_t hash, uint64_t seed, 
             float radius = spec->scale * sqrtf(-2.0f * logf(u)), angle = 6.28318530717958648f * v;
             out[i] = radius * cosf(angle);
             out[i + 1] = radius * sinf(angle);
-        } else if (spec->init == TX_INIT_UNIFORM) {
-            out[i] = spec->scale * (2.0f * u - 1.0f);
-            out[i + 1] = spec->scale * (2.0f * v - 1.0f);
         } else {
-            out[i] = out[i + 1] = spec->init == TX_INIT_ONE ? 1.0f : 0.0f;
+            out[i] = number_of(spec, u, 4 * block + i);
+            out[i + 1] = number_of(spec, v, 4 * block + i + 1);
         }
     }
 }

@@ -21,7 +21,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     m->results.begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls.word[TX_CONTROL_POSITIONS_PER_TOKEN].f32 = 1.0f;
-    m->controls.word[TX_CONTROL_NOISE].f32 = 1.0f;
+    m->controls.word[TX_CONTROL_NOISE].f32 = m->controls.word[TX_CONTROL_FAKE_QUANTIZE].f32 = 1.0f;
     m->later.changed = true;
     *model = m;
     return TX_OK;

@@ -48,10 +48,12 @@ static void clear_sumsq(tx_graph *graph)
 
 static tx_attrs attrs_of(const tx_optimizer_options *o)
 {
-    return TX_ATTRS(.eps = o->eps, .update.beta1 = o->beta1, .update.beta2 = o->beta2, .update.momentum = o->momentum,
-                    .update.weight_decay = o->weight_decay, .update.nesterov = o->nesterov,
-                    .update.relative_step = o->relative_step, .update.scale_parameter = o->scale_parameter,
-                    .update.warmup_init = o->warmup_init);
+    return TX_ATTRS(.eps = o->eps, .update.beta1 = o->beta1, .update.beta2 = o->beta2, .update.beta3 = o->beta3,
+                    .update.slow_weight = o->slow_weight, .update.beta3_steps = o->beta3_steps,
+                    .update.slow_weight_steps = o->slow_weight_steps, .update.warmup_steps = o->warmup_steps,
+                    .update.momentum = o->momentum, .update.weight_decay = o->weight_decay,
+                    .update.nesterov = o->nesterov, .update.relative_step = o->relative_step,
+                    .update.scale_parameter = o->scale_parameter, .update.warmup_init = o->warmup_init);
 }
 
 /* Returns the index of the op's operand for the 16-bit copy, after all states of the form's row, or 0 if it has none.
@@ -75,6 +77,7 @@ void tx_update_add_piece(tx_graph *graph, const tx_optimizer_piece *piece)
 {
     const tx_optimizer_form *form = piece->form;
     tx_emit_args args = {.op = form->op, .attrs = attrs_of(&graph->model->optimizer->options)};
+    args.attrs.update.rate = piece->rate;
     const int64_t blocks = form->whole ? 1 : piece->count / TX_PARAM_BLOCK;
     args.attrs.first = piece->address / tx_model_element(graph->model);
     /* Every row of optimizers.def has the operands p, g, groups, states and the results p, states. */
@@ -129,6 +132,15 @@ static void add_norm(tx_graph *graph)
     tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = TX_PLAIN});
 }
 
+static void add_pieces(tx_graph *graph)
+{
+    const tx_model *model = graph->model;
+    if (model->hooks)
+        model->hooks->add_updates(graph);
+    for (int32_t i = 0; !model->hooks && i < model->optimizer->pieces; i++)
+        tx_update_add_piece(graph, &model->optimizer->piece[i]);
+}
+
 static bool is_state_type(tx_dtype dtype)
 {
     return dtype == TX_F32 || dtype == TX_BF16;
@@ -140,15 +152,22 @@ static tx_status check_options(const tx_optimizer_options *o)
         return tx_fail(TX_INVALID, "optimizer options: size is %zu, wanted %zu", o->size, sizeof *o);
     if ((uint32_t)o->kind >= TX_OPTIMIZER_KINDS)
         return tx_fail(TX_INVALID, "optimizer: there is no kind %d", (int)o->kind);
-    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->beta3 >= 0 && o->beta3 < 1))
         return tx_fail(TX_INVALID, "optimizer: betas must be in [0, 1)");
     if (!(o->eps >= 0 && o->momentum >= 0 && o->weight_decay >= 0))
         return tx_fail(TX_INVALID, "optimizer: epsilon, momentum and weight decay must not be negative");
     if (o->keep_zeros && o->eps == 0 &&
-        (o->kind == TX_ADAMW || o->kind == TX_ADAMW_8BIT || o->kind == TX_ADAMW_ANYPRECISION))
+        (o->kind == TX_ADAMW || o->kind == TX_ADAMW_8BIT || o->kind == TX_ADAMW_ANYPRECISION ||
+         o->kind == TX_ADEMAMIX || o->kind == TX_SCHEDULE_FREE_ADAMW))
         return tx_fail(TX_INVALID, "optimizer: keep_zeros needs an epsilon above 0, because it divides moments of 0");
     if (o->nesterov && !(o->momentum > 0))
         return tx_fail(TX_INVALID, "optimizer: nesterov needs a momentum");
+    if (!(o->warmup_steps >= 0))
+        return tx_fail(TX_INVALID, "optimizer: warmup_steps must not be negative");
+    if (!(o->slow_weight >= 0 && o->slow_weight_steps >= 0 && o->beta3_steps >= 0) ||
+        (o->beta3_steps > 0 && !(o->beta1 > 0 && o->beta3 > 0)))
+        return tx_fail(TX_INVALID, "optimizer: the slow moment's weight and steps must not be negative, "
+                                   "and a beta3 that rises needs betas above 0");
     if (o->warmup_init && !o->relative_step)
         return tx_fail(TX_INVALID, "optimizer: warmup_init needs relative_step");
     if (o->offload == TX_OFFLOAD_FILE && !o->offload_folder)
@@ -211,12 +230,29 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     model->optimizer = optimizer;
     graph->direction = TX_UPDATE;
     add_norm(graph);
-    if (model->hooks)
-        model->hooks->add_updates(graph);
-    for (int32_t i = 0; !model->hooks && i < optimizer->pieces; i++)
-        tx_update_add_piece(graph, &optimizer->piece[i]);
+    add_pieces(graph);
     TX_TRY(tx_plan_create_owned(graph, "update", plan));
     (*plan)->changes_weights = true;
     (*plan)->leaves_copies = !writes_copies(model) && !model->copies.range;
+    return TX_OK;
+}
+
+tx_status tx_optimizer_average(tx_model *model, tx_plan **plan)
+{
+    TX_NEEDS(model && plan, TX_INVALID);
+    tx_graph *graph = NULL;
+    if (!model->optimizer)
+        return tx_fail(TX_INVALID, "the model has no optimizer yet");
+    *plan = NULL;
+    if (!model->optimizer->form[0].state[0].averages)
+        return TX_OK;
+    TX_TRY(tx_graph_create(model, &graph));
+    graph->direction = TX_UPDATE;
+    graph->exchanges = true;
+    add_pieces(graph);
+    TX_TRY(tx_plan_create_owned(graph, "average", plan));
+    (*plan)->settles = true; /* the weights of the update may still be on their way */
+    (*plan)->changes_weights = true;
+    (*plan)->leaves_copies = !model->copies.range;
     return TX_OK;
 }

@@ -18,7 +18,7 @@ static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optim
 {
     const int64_t element = tx_model_element(model), limit = element_limit(model, o);
     tx_optimizer_piece *last = o->pieces ? &o->piece[o->pieces - 1] : NULL;
-    const bool continues = last && last->form == part->form && !part->form->whole &&
+    const bool continues = last && last->form == part->form && last->rate == part->rate && !part->form->whole &&
                            last->count + part->count <= limit &&
                            last->address + last->count * element == part->address &&
                            last->gradients + last->count * element == part->gradients &&
@@ -49,6 +49,7 @@ static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t
         &(tx_optimizer_piece){.form = tx_optimizer_form_of(o, &r->spec),
                               .param = h->param,
                               .tensor = tensor,
+                              .rate = r->spec.rate,
                               .shape = shape,
                               .address = address,
                               .count = tx_shape_count(&shape),

@@ -80,6 +80,7 @@ tx_status tx_stored_read(tx_model *model, tx_param_role part, int32_t index, int
 
 /* values.c. Checks a copy and prepares the model for it; copies elements of the local array. */
 tx_status tx_values_prepare(tx_model *model, const tx_value_copy *copy);
+tx_status tx_values_copy(tx_model *model, const tx_value_copy *copy);
 tx_status tx_values_copy_own(tx_model *model, const tx_value_copy *copy);
 
 /* optimizer.c. Nodes of the update plan. tx_update_add_squares adds the squares of gradients to result GRAD_SUMSQ. */

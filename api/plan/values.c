@@ -85,7 +85,7 @@ tx_status tx_values_copy_own(tx_model *model, const tx_value_copy *c)
     if (c->part >= TX_PARAM_STATE)
         TX_TRY(tx_model_state(model, c->index, (int32_t)c->part - TX_PARAM_STATE, &info));
     if (tx_dtype_packed(info.dtype))
-        return c->from ? tx_packed_write(model, c->index, c->first, c->count, c->from)
+        return c->from ? tx_packed_write(model, c->index, c->first, c->count, c->from, c->blocks)
                        : tx_packed_read(model, c->index, c->first, c->count, c->to);
     if (info.dtype != TX_F32)
         return convert(model, c, info.dtype);
@@ -94,7 +94,7 @@ tx_status tx_values_copy_own(tx_model *model, const tx_value_copy *c)
 
 /* ---- Ranges -------------------------------------------------------------------------------------------- */
 
-static tx_status copy_values(tx_model *model, const tx_value_copy *copy)
+tx_status tx_values_copy(tx_model *model, const tx_value_copy *copy)
 {
     if (model->hooks)
         return model->hooks->copy(model, copy);
@@ -106,14 +106,14 @@ tx_status tx_model_write_range(tx_model *model, tx_param_role part, int32_t inde
                                const float *data)
 {
     TX_NEEDS(model && data, TX_INVALID);
-    return copy_values(model, &(tx_value_copy){part, index, first, count, .from = data});
+    return tx_values_copy(model, &(tx_value_copy){part, index, first, count, .from = data});
 }
 
 tx_status tx_model_read_range(tx_model *model, tx_param_role part, int32_t index, int64_t first, int64_t count,
                               float *data)
 {
     TX_NEEDS(model && data, TX_INVALID);
-    return copy_values(model, &(tx_value_copy){part, index, first, count, .to = data});
+    return tx_values_copy(model, &(tx_value_copy){part, index, first, count, .to = data});
 }
 
 tx_status tx_model_map(tx_model *model, int32_t index, void **memory)

@@ -51,7 +51,7 @@ static inline float tx_gelu_argument(float x)
 
 static inline float tx_gelu_tanh(float x)
 {
-    return x * tx_sigmoid(tx_gelu_argument(x));
+    return x * tx_sigmoid_of(tx_gelu_argument(x));
 }
 
 static inline float tx_gelu_tanh_slope(float x)
@@ -108,13 +108,15 @@ TX_MAPPED(gelu_grad)
 
 TX_MAP_KERNEL(relu, , a[i] < 0.0f ? 0.0f : a[i])
 TX_MAP_KERNEL(relu_grad, , b[i] <= 0.0f ? 0.0f : a[i])
-TX_MAP_KERNEL(silu, , a[i] * tx_sigmoid(a[i]))
+TX_MAP_KERNEL(silu, , a[i] * tx_sigmoid_of(a[i]))
 TX_MAP_KERNEL(silu_grad, , a[i] * tx_silu_slope(b[i]))
 TX_MAP_KERNEL(tanh, , tx_tanh_of(a[i]))
 TX_MAP_KERNEL(exponential, , expf(a[i]))
 TX_MAP_KERNEL(logarithm, , logf(a[i]))
 TX_MAP_KERNEL(rsqrt, , 1.0f / sqrtf(a[i]))
 TX_MAP_KERNEL(tanh_grad, , a[i] * (1.0f - b[i] * b[i]))
+TX_MAP_KERNEL(sigmoid, , tx_sigmoid_of(a[i]))
+TX_MAP_KERNEL(sigmoid_grad, , a[i] * b[i] * (1.0f - b[i]))
 
 /* ---- Arithmetic -------------------------------------------------------------------------------- */
 
@@ -137,7 +139,7 @@ static void clamped_swiglu(const tx_attrs *attrs, const float *gate, const float
     TX_SIMD for (int64_t i = 0; i < n; i++)
     {
         const float g = gate[i] > limit ? limit : gate[i];
-        y[i] = g * tx_sigmoid(alpha * g) * (clamp(up[i], -limit, limit) + 1.0f);
+        y[i] = g * tx_sigmoid_of(alpha * g) * (clamp(up[i], -limit, limit) + 1.0f);
     }
 }
 
@@ -149,7 +151,7 @@ static void clamped_slopes(const tx_attrs *attrs, const float *dy, const float *
     TX_SIMD for (int64_t i = 0; i < n; i++)
     {
         const float g = gate[i] > limit ? limit : gate[i], u = up[i], d = dy[i], h = clamp(u, -limit, limit);
-        const float of_gate = d * (h + 1.0f) * tx_silu_slope(alpha * g), of_up = d * g * tx_sigmoid(alpha * g);
+        const float of_gate = d * (h + 1.0f) * tx_silu_slope(alpha * g), of_up = d * g * tx_sigmoid_of(alpha * g);
         dgate[i] = gate[i] > limit ? 0.0f : of_gate;
         dup[i] = h == u ? of_up : 0.0f;
     }
@@ -169,7 +171,7 @@ TX_ROWS(swiglu, out[0])
         else if (call->command->attrs.gate == TX_GATE_GELU)
             TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = tx_gelu_tanh(gate[i]) * up[i];
         else
-            TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = gate[i] * tx_sigmoid(gate[i]) * up[i];
+            TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = gate[i] * tx_sigmoid_of(gate[i]) * up[i];
         tx_run_put(call->out[0], y, type, at, count);
     }
 }
@@ -190,7 +192,7 @@ static void swiglu_slopes(const float *dy, const float *gate, const float *up, f
     {
         float g = gate[i], u = up[i], d = dy[i];
         dgate[i] = d * u * tx_silu_slope(g);
-        dup[i] = d * g * tx_sigmoid(g);
+        dup[i] = d * g * tx_sigmoid_of(g);
     }
 }
 

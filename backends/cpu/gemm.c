@@ -9,7 +9,6 @@
 #include "gemm_parts.h"
 
 #include "api/base/blocks.h"
-#include "backends/nf4.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +37,8 @@ static tx_status check(const tx_cpu_gemm_spec *spec)
         return tx_fail(TX_UNSUPPORTED, "matrix product: operands must be F32, BF16 or F16");
     if (spec->result != TX_F32 && spec->result != spec->type)
         return tx_fail(TX_UNSUPPORTED, "matrix product: the result must be F32 or the operands' type");
-    const int64_t values = tx_block_values(spec->packed), unit = values ? values : TX_NF4_BLOCK;
+    const int64_t values = tx_block_values(spec->packed);
+    const int64_t unit = tx_packed_unit(spec->packed);
     if (spec->packed != TX_F32 &&
         (s->batch > 1 || spec->trans_a || s->ldb % unit != 0 || (values && (!spec->trans_b || s->ldb != s->k))))
         return tx_fail(TX_UNSUPPORTED,
@@ -132,8 +132,8 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
     return TX_OK;
 }
 
-tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const float *bias, void *c, float beta,
-                          void *scratch)
+tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, int64_t matrix, const float *bias, void *c,
+                          float beta, void *scratch)
 {
     const tx_cpu_gemm_spec *spec = &gemm->spec;
     if (bias && !spec->bias)
@@ -141,7 +141,8 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
     if (!(beta == 0.0f || (beta == 1.0f && spec->adds)))
         return tx_fail(TX_INVALID, "matrix product: prepared for beta 0%s, but run with %g", spec->adds ? " or 1" : "",
                        (double)beta);
-    const tx_gemm_call call = {.a = a, .b = b, .bias = bias, .c = c, .add = beta != 0.0f, .scratch = scratch};
+    const tx_gemm_call call = {
+        .a = a, .b = b, .matrix = matrix, .bias = bias, .c = c, .add = beta != 0.0f, .scratch = scratch};
     return gemm->provider->run(gemm->product, &call);
 }
 

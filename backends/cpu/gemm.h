@@ -17,6 +17,7 @@ typedef struct tx_cpu_gemm_spec {
     tx_gemm shape;
     tx_dtype type;            /* of a and b: F32, BF16 or F16 */
     tx_dtype packed;          /* packed type of b, for batch 1 and no trans_a, blocks with trans_b; F32 = not packed */
+    int64_t matrices;         /* of a packed b, of which a run reads one; 0 means 1 */
     tx_dtype result;          /* of c: F32 or `type` */
     bool trans_a, trans_b;    /* a is stored k x m, b is stored n x k */
     bool bias;                /* runs may pass bias [n] */
@@ -28,11 +29,12 @@ typedef struct tx_cpu_gemm_spec {
 /* Prepares a product. *scratch_bytes is the scratch size of every run. The caller destroys *gemm. */
 tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, int64_t *scratch_bytes);
 
-/* Runs a prepared product without allocating. Factor beta is 0 (c is not read), or 1 if spec.adds. The bias is fp32
- * [n]; it may always be NULL. Pointer scratch is aligned to 64 bytes and may be shared by runs that do not overlap.
- * Only one thread at a time may use a prepared product. The same operands give the same bits. */
-tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const float *bias, void *c, float beta,
-                          void *scratch);
+/* Runs a prepared product without allocating. `matrix` is the number of the matrix in a packed b, else 0. Factor beta
+ * is 0 (c is not read), or 1 if spec.adds. The bias is fp32 [n]; it may always be NULL. Pointer scratch is aligned to
+ * 64 bytes and may be shared by runs that do not overlap. Only one thread at a time may use a prepared product. The
+ * same operands give the same bits. */
+tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, int64_t matrix, const float *bias, void *c,
+                          float beta, void *scratch);
 
 /* Returns the name of the implementation, e.g. "onednn brg:avx512_core" or "few rows avx512". It lives as long as
  * the product. */

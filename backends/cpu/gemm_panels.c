@@ -146,7 +146,7 @@ static tx_status run_panel(const panels *g, const tx_gemm_call *call, const void
                                 .add = call->add && !g->sum_bytes,
                                 .scratch = sums + g->sum_bytes};
     if (spec->packed != TX_F32)
-        spec->rows->unpack(spec, call->b, j, width, g->type, panel);
+        spec->rows->unpack(spec, call, j, width, g->type, panel);
     else if (g->panel_bytes && (i == 0 || s->stride_b > 0))
         spec->rows->widen(&b, (float *)(void *)panel, spec->threads);
     TX_TRY(tx_gemm_dnnl_run(width == g->width ? g->worker[w].whole : g->worker[w].rest, &inner));

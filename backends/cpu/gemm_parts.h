@@ -12,6 +12,7 @@
 /* The operands of one run, as in tx_cpu_gemm_run. */
 typedef struct tx_gemm_call {
     const void *a, *b;
+    int64_t matrix;    /* of a packed b */
     const float *bias; /* NULL if there is no bias */
     void *c;
     bool add; /* add to the values in c */
@@ -49,10 +50,11 @@ struct tx_gemm_rows {
     bool (*any_rows)(void);
     /* Converts `from` to fp32 [rows, columns]. */
     void (*widen)(const tx_gemm_matrix *from, float *to, int32_t threads);
-    /* Unpacks columns j .. j + width - 1 of a packed op(b) into panel, as type `to`, rounded to spec->type. The
-     * panel is [width, k] if b is transposed, else [k, width]. If b is not transposed, j and width are multiples of
+    /* Unpacks columns j .. j + width - 1 of the call's packed op(b) into panel, as type `to`, rounded to spec->type.
+     * The panel is [width, k] if b is transposed, else [k, width]. If b is not transposed, j and width are multiples of
      * a block. */
-    void (*unpack)(const tx_cpu_gemm_spec *spec, const void *b, int64_t j, int64_t width, tx_dtype to, void *panel);
+    void (*unpack)(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call, int64_t j, int64_t width, tx_dtype to,
+                   void *panel);
     /* Rounds sums [rows, columns] to `to`, once; with `add` the values in `to` are added first. Overwrites the
      * sums. */
     void (*narrow)(float *sums, bool add, const tx_gemm_matrix *to, int32_t threads);

@@ -9,6 +9,7 @@
 #include "backends/cpu/dots.h"
 #include "backends/cpu/nf4.h"
 #include "backends/cpu/panels8.h"
+#include "backends/cpu/q8.h"
 
 #include <string.h>
 
@@ -25,20 +26,25 @@ enum { MANY = 4, DEEP = 64 }; /* for MANY rows or more, DEEP lines of fewer colu
 typedef struct lines {
     const void *data;
     tx_dtype type;
-    int64_t ld;
+    int64_t ld, first; /* first element of a packed matrix */
     tx_cpu_nf4 nf4;
+    tx_cpu_q8 q8;
     tx_block_matrix blocks;
 } lines;
 
-static lines lines_of(const tx_cpu_gemm_spec *spec, const void *b)
+static lines lines_of(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 {
-    lines l = {.data = b, .type = spec->type, .ld = spec->shape.ldb};
+    const void *b = call->b;
+    const int64_t size = spec->shape.n * spec->shape.k, count = size * tx_max(spec->matrices, 1);
+    lines l = {.data = b, .type = spec->type, .ld = spec->shape.ldb, .first = call->matrix * size};
     if (spec->packed != TX_F32) {
         l.type = spec->packed;
         if (tx_block_values(spec->packed) > 0)
-            l.blocks = tx_block_matrix_of(b, spec->packed, spec->shape.n, spec->shape.ldb);
+            l.blocks = tx_block_matrix_of(b, spec->packed, count / spec->shape.ldb, spec->shape.ldb);
+        else if (spec->packed == TX_Q8)
+            l.q8 = tx_cpu_q8_of(b, count, spec->type);
         else
-            l.nf4 = tx_cpu_nf4_of(b, spec->packed, spec->shape.n * spec->shape.k, spec->type);
+            l.nf4 = tx_cpu_nf4_of(b, spec->packed, count, spec->type);
     }
     return l;
 }
@@ -55,9 +61,11 @@ static void load_blocks(const tx_block_matrix *b, int64_t at, int64_t count, flo
 static inline void load_lines(const lines *b, int64_t at, int64_t count, float *restrict to)
 {
     if (b->blocks.data)
-        load_blocks(&b->blocks, at, count, to);
+        load_blocks(&b->blocks, b->first + at, count, to);
+    else if (b->type == TX_Q8)
+        tx_cpu_q8_run(&b->q8, b->first + at, count, to);
     else if (tx_dtype_packed(b->type))
-        tx_cpu_nf4_run(&b->nf4, at, count, to);
+        tx_cpu_nf4_run(&b->nf4, b->first + at, count, to);
     else
         tx_widen(to, b->data, b->type, at, count);
 }
@@ -224,6 +232,7 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
                             const tx_block_matrix *b, int32_t threads)
 {
     const tx_gemm *s = &spec->shape;
+    const int64_t before = call->matrix * s->n; /* columns of earlier matrices */
     const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
     const bool few = tx_gemm_few(spec);
     const tx_cpu_rows8 all = {(char *)call->scratch + tx_gemm_thin_wide(spec), s->m, s->k};
@@ -238,7 +247,7 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
             const int64_t n = tx_min(s->n - j, TILE), m = tx_min(s->m - first, TX_ROW8_MOST);
             const tx_cpu_rows8 some = {all.memory + first * tx_gemm_row8_bytes(s->k), m, s->k};
             float sum[TX_ROW8_MOST][TILE];
-            (few ? tx_row8_columns : tx_panels_columns)(b, j, n, &some, sum[0], TILE);
+            (few ? tx_row8_columns : tx_panels_columns)(b, before + j, n, &some, sum[0], TILE);
             for (int64_t i = 0; i < m; i++)
                 store_row(sum[i], first + i, j, n, &c, call->bias, call->add);
         }
@@ -257,7 +266,7 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 {
     const tx_gemm *s = &spec->shape;
     const tx_gemm_matrix a = {.data = (void *)call->a, .type = spec->type, .ld = s->lda};
-    const lines b = lines_of(spec, call->b);
+    const lines b = lines_of(spec, call);
     const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
     const bool in_place = tx_gemm_thin_wide(spec) == 0;
     const float *rows = in_place ? call->a : call->scratch;
@@ -289,11 +298,11 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 
 /* ---- From packed types ------------------------------------------------------------------------------------ */
 
-static void unpack_panel(const tx_cpu_gemm_spec *spec, const void *b, int64_t j, int64_t width, tx_dtype to,
+static void unpack_panel(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call, int64_t j, int64_t width, tx_dtype to,
                          void *panel)
 {
     const tx_gemm *s = &spec->shape;
-    const lines w = lines_of(spec, b);
+    const lines w = lines_of(spec, call);
     const int64_t rows = spec->trans_b ? width : s->k, columns = spec->trans_b ? s->k : width,
                   first = spec->trans_b ? j * s->ldb : j;
     const size_t size = tx_dtype_size(to);

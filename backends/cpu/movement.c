@@ -95,6 +95,118 @@ TX_ROWS(shift_rows, out[0])
     memset(y + end * size, 0, (size_t)((width - end) * size));
 }
 
+/* ---- Operands of latent attention ---------------------------------------------------------------------- */
+
+/* The elements of a head that rotate, in MLA_QKV. */
+typedef struct rotated {
+    int64_t count;
+    bool pairs;
+    size_t bytes; /* of an element */
+} rotated;
+
+/* The place of element i of them. */
+static int64_t place_of(const rotated *r, int64_t i)
+{
+    return r->pairs ? i % 2 * (r->count / 2) + i / 2 : i;
+}
+
+/* Copies them to their places, or back. */
+static void copy_rotated(const rotated *r, char *to, const char *from, bool back)
+{
+    for (int64_t i = 0; i < r->count; i++) {
+        const int64_t place = place_of(r, i);
+        memcpy(to + (size_t)(back ? i : place) * r->bytes, from + (size_t)(back ? place : i) * r->bytes, r->bytes);
+    }
+}
+
+TX_ROWS(mla_qkv, out[0])
+{
+    const tx_operand *in = call->command->in;
+    const int64_t heads = call->command->attrs.attention.heads, size = width / 3 / heads,
+                  per_kv = tx_shape_last(&in[1].shape) / heads;
+    const rotated r = {tx_shape_last(&in[2].shape), call->command->attrs.step == 2, tx_dtype_size(in[0].dtype)};
+    const char *q = (const char *)call->in[0] + (size_t)(row * heads * size) * r.bytes,
+               *kv = (const char *)call->in[1] + (size_t)(row * heads * per_kv) * r.bytes,
+               *rope = (const char *)call->in[2] + (size_t)(row * r.count) * r.bytes;
+    const size_t head = (size_t)size * r.bytes, plain = (size_t)(size - r.count) * r.bytes,
+                 value = (size_t)per_kv * r.bytes - plain;
+    char *y = (char *)call->out[0] + (size_t)(row * width) * r.bytes;
+    for (int64_t h = 0; h < heads; h++, q += head, kv += plain + value, y += head) {
+        char *k = y + (size_t)heads * head, *v = k + (size_t)heads * head;
+        copy_rotated(&r, y, q + plain, false);
+        memcpy(y + (head - plain), q, plain);
+        copy_rotated(&r, k, rope, false);
+        memcpy(k + (head - plain), kv, plain);
+        memcpy(v, kv + plain, value);
+        memset(v + value, 0, head - value);
+    }
+}
+
+TX_ROWS(mla_qkv_grad, in[0])
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    const tx_dtype type = call->command->in[0].dtype;
+    const int64_t heads = attrs->attention.heads, size = width / 3 / heads;
+    const rotated r = {size - attrs->rows, attrs->step == 2, tx_dtype_size(type)};
+    const size_t head = (size_t)size * r.bytes, plain = (size_t)attrs->rows * r.bytes,
+                 value = (size_t)attrs->vocab * r.bytes;
+    const char *d = (const char *)call->in[0] + (size_t)(row * width) * r.bytes;
+    char *dq = (char *)call->out[0] + (size_t)(row * heads) * head,
+         *dkv = (char *)call->out[1] + (size_t)(row * heads) * (plain + value);
+    float *drope = (float *)call->out[2] + row * r.count, element;
+    memset(drope, 0, (size_t)r.count * sizeof *drope);
+    for (int64_t h = 0; h < heads; h++, dq += head, dkv += plain + value, d += head) {
+        const char *k = d + (size_t)heads * head, *v = k + (size_t)heads * head;
+        memcpy(dq, d + (head - plain), plain);
+        copy_rotated(&r, dq + plain, d, true);
+        memcpy(dkv, k + (head - plain), plain);
+        memcpy(dkv + plain, v, value);
+        for (int64_t i = 0; i < r.count; i++) {
+            tx_widen(&element, k, type, place_of(&r, i), 1);
+            drope[i] += element;
+        }
+    }
+}
+
+/* ---- Rows of tables -------------------------------------------------------------------------------------- */
+
+/* The part that has row `row`, or -1. */
+static int part_at(const tx_attrs *attrs, int64_t row)
+{
+    for (int i = 0; i < TX_PLACES; i++)
+        if (row >= attrs->place[i] && row < attrs->place[i] + (int64_t)attrs->placed[i])
+            return i;
+    return -1;
+}
+
+TX_ROWS(place_rows, out[0])
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    const int64_t columns = call->command->in[0].shape.dim[1];
+    const int part = part_at(attrs, row);
+    float *y = (float *)call->out[0] + row * width;
+    memset(y, 0, (size_t)width * sizeof *y);
+    if (part < 0)
+        return;
+    const float *x = (const float *)call->in[part] + (row - attrs->place[part]) * columns;
+    for (int64_t i = 0; i < columns; i++)
+        y[part * attrs->step + i] = attrs->alpha * x[i];
+}
+
+TX_ROWS(place_rows_grad, in[0])
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    const int64_t columns = call->command->out[0].shape.dim[1];
+    const int part = part_at(attrs, row);
+    const bool adds = tx_cpu_adds(call);
+    if (part < 0)
+        return;
+    const float *dy = (const float *)call->in[0] + row * width + part * attrs->step;
+    float *x = (float *)call->out[part] + (row - attrs->place[part]) * columns;
+    for (int64_t i = 0; i < columns; i++)
+        x[i] = (adds ? x[i] : 0.0f) + attrs->alpha * dy[i];
+}
+
 TX_ROWS(gather, out[0])
 {
     const size_t bytes = (size_t)width * tx_dtype_size(call->command->out[0].dtype);

@@ -269,7 +269,7 @@ static TX_PANEL_TARGET void tx_panel_product(tx_dtype dtype, const tx_panel8 p[2
             row[r] = tx_row8_of(rows, i + r);
             row[r] = (tx_cpu_row8){row[r].q + at, row[r].d + at / 32, row[r].sums + at / 16};
         }
-#define X(name, values, bytes)                               \
+#define X(name, number, values, bytes, lower)                \
     if (dtype == TX_##name && now == 1)                      \
         tx_panel_add(1, TX_##name, p, groups, row, sum + i); \
     else if (dtype == TX_##name)                             \

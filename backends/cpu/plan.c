@@ -47,7 +47,7 @@ static tx_status run_product(const tx_cpu_call *call)
 {
     const tx_attrs *attrs = &call->command->attrs;
     void *product = call->out[1] ? call->out[1] : call->out[0];
-    tx_status status = tx_cpu_gemm_run(call->prepared, call->in[0], call->in[1], call->in[2], product,
+    tx_status status = tx_cpu_gemm_run(call->prepared, call->in[0], call->in[1], 0, call->in[2], product,
                                        tx_beta(attrs->accumulate, call->controls), call->scratch);
     if (!status)
         return TX_OK;

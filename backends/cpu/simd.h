@@ -173,14 +173,14 @@ static inline tx_logistic tx_logistic_of(float x)
     return (tx_logistic){x < 0.0f ? e * r : r, e * r * r};
 }
 
-static inline float tx_sigmoid(float x)
+static inline float tx_sigmoid_of(float x)
 {
     return tx_logistic_of(x).value;
 }
 
 static inline float tx_tanh_of(float x)
 {
-    return 2.0f * tx_sigmoid(2.0f * x) - 1.0f;
+    return 2.0f * tx_sigmoid_of(2.0f * x) - 1.0f;
 }
 
 /* Returns the upper tail of the normal distribution at z >= 0, given bell = e^(-z^2 / 2). Uses a minimax polynomial

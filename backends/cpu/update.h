@@ -19,6 +19,7 @@ typedef struct tx_step {
     float weight1, beta1; /* of the first moment: weight of the new value, of the old one */
     float weight2, beta2;
     float step, root; /* AdamW's bias-corrected rate, and root of the bias correction of the second moment */
+    float own[4];     /* further values of one optimizer */
 } tx_step;
 
 static inline double tx_update_rate(const tx_cpu_call *call)
@@ -26,7 +27,9 @@ static inline double tx_update_rate(const tx_cpu_call *call)
     const tx_word *word = call->controls->word;
     const uint32_t from = word[TX_CONTROL_HOLD_FROM].u32;
     const bool holds = from && call->results[TX_RESULT_SKIPPED] >= (float)from;
-    return (double)word[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE].f32;
+    const double rate = (double)word[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE].f32;
+    const float factor = call->command->attrs.update.rate;
+    return factor != 0.0f ? rate * (double)factor : rate;
 }
 
 static inline tx_step tx_step_of(const tx_cpu_call *call)
@@ -51,14 +54,21 @@ static inline tx_step tx_step_of(const tx_cpu_call *call)
 /* Updates elements at .. at + count - 1, at most one block of TX_PARAM_BLOCK. */
 typedef void tx_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count);
 
-/* `copy` is the output for a rounded copy of the weights, which may be absent; 0 if the op has no such output. The copy
- * is written even if the gradient is not finite, because its memory does not hold the old one if it is offloaded. */
-static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t last, tx_block *update, int copy)
+/* Sets `own`. */
+typedef void tx_prepare(const tx_cpu_call *call, tx_step *s);
+
+/* `prepare` may be NULL. `copy` is the output for a rounded copy of the weights, which may be absent; 0 if the op has
+ * no such output. The copy is written even if the gradient is not finite, because its memory does not hold the old one
+ * if it is offloaded. */
+static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t last, tx_block *update, int copy,
+                                 tx_prepare *prepare)
 {
-    const tx_step step = tx_step_of(call);
+    tx_step step = tx_step_of(call);
     const bool finite = call->results[TX_RESULT_FINITE] != 0.0f;
     const uint8_t *groups = call->in[2];
     const int64_t all = tx_operand_count(&call->command->in[0]);
+    if (prepare)
+        prepare(call, &step);
     for (int64_t b = first; b < last; b++) {
         const int64_t at = b * TX_PARAM_BLOCK, left = all - at;
         const int64_t count = left < TX_PARAM_BLOCK ? left : TX_PARAM_BLOCK;
@@ -70,11 +80,12 @@ static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t
 }
 
 /* Defines the kernel `name`, which runs name_block on every block unless the gradient is not finite. See
- * tx_each_block for `copy`. */
-#define TX_UPDATE(name, copy)                                                                        \
+ * tx_each_block for `copy`. TX_UPDATE_WITH first runs `prepare`, once for each thread. */
+#define TX_UPDATE(name, copy) TX_UPDATE_WITH(name, copy, NULL)
+#define TX_UPDATE_WITH(name, copy, prepare)                                                          \
     static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last)                  \
     {                                                                                                \
-        tx_each_block(call, first, last, name##_block, copy);                                        \
+        tx_each_block(call, first, last, name##_block, copy, prepare);                               \
     }                                                                                                \
     void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                  \
     {                                                                                                \

@@ -4,7 +4,9 @@
 #include "comm/topology/placement.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,4 +49,20 @@ tx_status tx_placement_take(const tx_topo_place *place)
     return sched_setaffinity(0, sizeof cpus, cpus.words)
                ? tx_fail(TX_IO, "cannot run on CPUs %s: %s", place->cpus, strerror(errno))
                : TX_OK;
+}
+
+tx_status tx_placement_device(const char *list, int32_t rank, int32_t ranks, size_t size, char *device)
+{
+    int32_t names = 1;
+    for (const char *at = list; (at = strchr(at, ',')) != NULL; at++)
+        names++;
+    if (names > 1 && names != ranks)
+        return tx_fail(TX_INVALID,
+                       "--device %s: %" PRId32 " devices for %" PRId32 " rank%s of this host: name one for "
+                       "each rank, or one for all",
+                       list, names, ranks, ranks == 1 ? "" : "s");
+    for (int32_t r = 0; names > 1 && r < rank; r++)
+        list = strchr(list, ',') + 1;
+    snprintf(device, size, "%.*s", (int)strcspn(list, ","), list);
+    return TX_OK;
 }

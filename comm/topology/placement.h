@@ -19,6 +19,9 @@ tx_status tx_placement_confine(tx_topology *topology, const char *cpus);
 /* Binds the calling thread, and the threads that it creates later, to the CPUs of a place. */
 tx_status tx_placement_take(const tx_topo_place *place);
 
+/* Takes the device of rank `rank` of the `ranks` ranks of a host from a list with one name for each, or one for all. */
+tx_status tx_placement_device(const char *list, int32_t rank, int32_t ranks, size_t size, char *device);
+
 /* ---- Two steps of placement (choose.c) ------------------------------------------------------- */
 
 /* Chooses `count` of the topology's GPUs (at most all) and writes them in ascending order. The choice first

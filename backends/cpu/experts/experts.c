@@ -18,44 +18,100 @@ void TX_CPU_NAME(grouped_matmul_grad)(const tx_cpu_call *call)
 
 /* ---- Top-k --------------------------------------------------------------------------------------------- */
 
+/* A row of TOP_K: its groups, of which bit g of `open` selects group g. */
+typedef struct candidates {
+    const float *x, *bias;
+    int64_t size; /* of a group */
+    int32_t groups;
+    uint64_t open;
+} candidates;
+
+static float key_of(const candidates *c, int64_t i)
+{
+    const float key = c->bias ? c->x[i] + c->bias[i] : c->x[i];
+    return isnan(key) ? INFINITY : key;
+}
+
 /* Returns the index of the first element after element `before` in the order of TOP_K. Pass -1 for the first
  * element. */
-static int64_t next_greatest(const float *x, int64_t n, int64_t before)
+static int64_t next_greatest(const candidates *c, int64_t before)
 {
-    const float limit = before < 0 ? INFINITY : isnan(x[before]) ? INFINITY : x[before];
+    const float limit = before < 0 ? INFINITY : key_of(c, before);
     float greatest = -INFINITY;
     int64_t found = -1;
-    for (int64_t i = 0; i < n; i++) {
-        const float value = isnan(x[i]) ? INFINITY : x[i];
-        const bool is_open = before < 0 || value < limit || (value == limit && i > before);
-        if (is_open && (found < 0 || value > greatest)) {
-            greatest = value;
-            found = i;
+    for (int32_t g = 0; g < c->groups; g++)
+        for (int64_t i = g * c->size; c->open >> g & 1 && i < (g + 1) * c->size; i++) {
+            const float value = key_of(c, i);
+            const bool is_open = before < 0 || value < limit || (value == limit && i > before);
+            if (is_open && (found < 0 || value > greatest)) {
+                greatest = value;
+                found = i;
+            }
         }
-    }
     return found;
+}
+
+/* Selects the groups whose greatest keys have the greatest sums. */
+static void keep_groups(candidates *c, int32_t kept, int32_t best)
+{
+    float score[TX_CHOICE_GROUPS];
+    uint64_t open = 0;
+    for (int32_t g = 0; g < c->groups; g++) {
+        int64_t at = -1;
+        c->open = UINT64_C(1) << g;
+        score[g] = 0.0f;
+        for (int32_t i = 0; i < best; i++)
+            score[g] += key_of(c, at = next_greatest(c, at));
+    }
+    for (int32_t i = 0; i < kept; i++) {
+        int32_t first = -1;
+        for (int32_t g = 0; g < c->groups; g++)
+            if (!(open >> g & 1) && (first < 0 || score[g] > score[first]))
+                first = g;
+        open |= UINT64_C(1) << first;
+    }
+    c->open = open;
 }
 
 TX_COSTLY_ROWS(top_k, in[0], width * call->command->attrs.rows)
 {
-    const int64_t k = call->command->attrs.rows;
-    const float *x = (const float *)call->in[0] + row * width;
+    const tx_attrs *attrs = &call->command->attrs;
+    const int64_t k = attrs->rows;
+    const int32_t groups = attrs->choice.groups > 0 ? attrs->choice.groups : 1;
+    candidates c = {(const float *)call->in[0] + row * width, call->in[1], width / groups, groups, 1};
+    if (attrs->choice.groups > 0)
+        keep_groups(&c, attrs->choice.kept, attrs->choice.best);
+    float *y = (float *)call->out[0] + row * k, sum = 0.0f;
     int64_t at = -1;
-    for (int64_t i = row * k; i < (row + 1) * k; i++) {
-        at = next_greatest(x, width, at);
-        ((float *)call->out[0])[i] = x[at];
-        ((int32_t *)call->out[1])[i] = (int32_t)at;
+    for (int64_t i = 0; i < k; i++) {
+        at = next_greatest(&c, at);
+        y[i] = c.x[at];
+        sum += c.x[at];
+        ((int32_t *)call->out[1])[row * k + i] = (int32_t)at;
     }
+    const float factor = attrs->choice.normalized ? attrs->alpha / (sum < attrs->eps ? attrs->eps : sum) : attrs->alpha;
+    for (int64_t i = 0; i < k; i++)
+        y[i] *= factor;
 }
 
 TX_ROWS(top_k_grad, out[0])
 {
+    const tx_attrs *attrs = &call->command->attrs;
     const int64_t k = tx_shape_last(&call->command->in[0].shape);
-    const int32_t *indices = call->in[1];
-    float *dx = (float *)call->out[0] + row * width;
+    const int32_t *indices = (const int32_t *)call->in[1] + row * k;
+    const float *dy = (const float *)call->in[0] + row * k, *x = (const float *)call->in[2];
+    float *dx = (float *)call->out[0] + row * width, sum = 0.0f, dot = 0.0f, factor = attrs->alpha, mean = 0.0f;
+    for (int64_t i = 0; i < k && attrs->choice.normalized; i++) {
+        sum += x[row * width + indices[i]];
+        dot += dy[i] * x[row * width + indices[i]];
+    }
+    if (attrs->choice.normalized) {
+        factor /= sum < attrs->eps ? attrs->eps : sum;
+        mean = sum < attrs->eps ? 0.0f : dot / sum;
+    }
     memset(dx, 0, (size_t)width * sizeof *dx);
-    for (int64_t i = row * k; i < (row + 1) * k; i++)
-        dx[indices[i]] = ((const float *)call->in[0])[i];
+    for (int64_t i = 0; i < k; i++)
+        dx[indices[i]] = factor * (dy[i] - mean);
 }
 
 /* ---- Routing --------------------------------------------------------------------------------------------- */

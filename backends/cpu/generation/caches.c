@@ -19,7 +19,7 @@ static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t 
                   keys = tx_block_columns(in[1].dtype, cache->dim[2]), unit = (int64_t)tx_dtype_size(in[0].dtype);
     for (int64_t b = 0; b < batch; b++) {
         const int64_t start = tx_cpu_position(call, 3, b, capacity - length), row = tx_cpu_slot(call, b);
-        for (int64_t t = 2 * first; t < 2 * last; t++) { /* keys, then values */
+        for (int64_t t = 2 * first; t < 2 * last; t += call->out[0] == call->out[1] ? 2 : 1) { /* keys, then values */
             const int64_t from = (b * length + t / 2) * width + width - (2 - t % 2) * keys;
             const int64_t to = (row * capacity + start + t / 2) * keys;
             float piece[32];
@@ -27,7 +27,7 @@ static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t 
                 memcpy((char *)call->out[t % 2] + to * unit, (const char *)call->in[0] + from * unit,
                        (size_t)(keys * unit));
             for (int64_t i = 0; blocks && i < keys; i += 32)
-                tx_block_write_q8_0(tx_run_of(call->in[0], in[0].dtype, from + i, 32, piece),
+                tx_block_round_q8_0(tx_run_of(call->in[0], in[0].dtype, from + i, 32, piece),
                                     (uint8_t *)call->out[t % 2] + tx_block_run(TX_Q8_0, to + i));
         }
     }
@@ -60,7 +60,7 @@ static void reorder_position(const tx_cpu_call *call, char *cache, int64_t posit
 static void kv_reorder_positions(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     for (int64_t position = first; position < last; position++)
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < (call->out[0] == call->out[1] ? 1 : 2); i++)
             reorder_position(call, call->out[i], position);
 }
 

@@ -32,7 +32,7 @@ static parts parts_of(const tx_cpu_call *call)
         .p = work + sums + lines,
         .number = work + sums + 2 * lines,
         .lines = lines,
-        .length = matrix ? p->dim[1] : tx_block_size(p->dim[0], TX_REDUCE_BLOCK),
+        .length = matrix ? p->dim[1] : tx_block_size(tx_shape_count(p), TX_REDUCE_BLOCK),
         .all = tx_shape_count(p),
         .beta = (float)(1.0 - pow((double)call->results[TX_RESULT_UPDATES], -0.8)),
         .factor = call->results[TX_RESULT_GRAD_FACTOR],

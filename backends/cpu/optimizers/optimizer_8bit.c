@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW with 8-bit moments and an fp32 absmax for each block (Dettmers et al., 8-bit Optimizers via Block-wise
+ * AdamW and Lion with 8-bit moments and an fp32 absmax for each block (Dettmers et al., 8-bit Optimizers via Block-wise
  * Quantization, 2022).
  */
 #include "backends/cpu/update.h"
@@ -54,3 +54,24 @@ static void adamw_8bit_block(const tx_cpu_call *call, const tx_step *s, bool dec
     memcpy(absmax, now.absmax, sizeof now.absmax);
 }
 TX_UPDATE(adamw_8bit, 0)
+
+static void lion_8bit_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)
+{
+    const tx_step a = *s;
+    const float shrink = decays ? a.keep : 1.0f, *restrict g = (const float *)call->in[1] + at;
+    float *restrict p = (float *)call->out[0] + at, *absmax = (float *)call->out[2] + at / TX_PARAM_BLOCK;
+    uint8_t *m = (uint8_t *)call->out[1] + at;
+    float now[TX_PARAM_BLOCK], most = 0.0f;
+    TX_SIMD for (int64_t i = 0; i < count; i++)
+    {
+        const float d = g[i] * a.factor, old = tx_map_signed(m[i]) * *absmax, c = a.beta1 * old + a.weight1 * d;
+        p[i] = p[i] * shrink - (c > 0.0f ? a.rate : c < 0.0f ? -a.rate : 0.0f);
+        now[i] = a.beta2 * old + a.weight2 * d;
+    }
+    for (int64_t i = 0; i < count; i++)
+        most = fabsf(now[i]) > most ? fabsf(now[i]) : most;
+    TX_SIMD for (int64_t i = 0; i < count; i++) m[i] =
+        (uint8_t)tx_map_signed_code(now[i] / (most > 0.0f ? most : 1.0f));
+    *absmax = most;
+}
+TX_UPDATE(lion_8bit, 0)

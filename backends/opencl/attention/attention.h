@@ -49,6 +49,7 @@ typedef struct tx_cl_attention_kind {
     const char *source[3]; /* the source of each kernel */
     bool typed;            /* computes in the command's 16-bit type; otherwise tiles in local memory are fp32 */
     bool local_argument;   /* kernels take local memory as their last argument */
+    bool appends;          /* the forward kernel can store new rows in caches that it reads */
     /* Adds the forms that can run. */
     void (*list)(const struct tx_cl_attention_kind *kind, const tx_context *context, const tx_cl_attention_job *a,
                  tx_cl_attention_kernel kernel, tx_cl_attention_forms *forms);

@@ -99,12 +99,13 @@ attention(ATTENTION_ARGUMENTS, __local vec *pool)
     TILE(scores, ROWS, COLS);
     QUERY_TILE(ROWS, COLS);
     const long stride = (long)(heads + 2 * kv_heads) * D, kv_stride = CACHED ? (long)kv_heads * D : stride;
+    const __global h_t *const x = qkv + qo + b * (long)T * stride;
 #if CACHED
-    const __global kv_t *k = k_cache + ko, *v = v_cache + vo;
-    const long key = CACHE_OF(b) * S * kv_stride + (long)kv_head * D;
+    const long key = (long)kv_head * D;
+    CACHED_ROWS(ROWS);
 #else
-    const __global h_t *k = qkv + qo, *v = k + (long)kv_heads * D;
-    const long key = b * (long)T * stride + (long)(heads + kv_head) * D;
+    const long key = (long)(heads + kv_head) * D;
+    const __global h_t *const k = x, *const v = x + (long)kv_heads * D;
 #endif
     vec acc[ROW_STEPS][DIM_STEPS][MR];
     rows state;
@@ -116,7 +117,7 @@ attention(ATTENTION_ARGUMENTS, __local vec *pool)
         if (SINKS)
             state.sum[rs][m].s0 = 1.0f;
     }
-    load_tile(q_tile, qkv + qo + (b * (long)T + q0) * stride + (long)head * D, stride, ROWS, T - q0);
+    load_tile(q_tile, x + q0 * stride + (long)head * D, stride, ROWS, T - q0);
     for (int k0 = begin; k0 < last; k0 += COLS) {
         const visibility of = {base, q0, k0, last, T, window, starts_of};
         vec s[ROW_STEPS][COL_STEPS][MR];

@@ -160,10 +160,10 @@ static void options(const tx_context *context, const tx_cl_attention_form *f, ch
              f->kind == &tx_cl_attention_cpu ? 16 : 4, f->group, f->rows, f->cols, f->micro, f->out_rows);
 }
 
-#define KIND(name)                                                                                               \
-    {                                                                                                            \
-        .source = {name, name "_grad_q", name "_grad_kv"}, .local_argument = true, .list = list, .knows = knows, \
-        .options = options                                                                                       \
+#define KIND(name)                                                                                                \
+    {                                                                                                             \
+        .source = {name, name "_grad_q", name "_grad_kv"}, .local_argument = true, .appends = true, .list = list, \
+        .knows = knows, .options = options                                                                        \
     }
 const tx_cl_attention_kind tx_cl_attention_cpu = KIND("attention_cpu"), tx_cl_attention_gpu = KIND("attention_gpu");
 

@@ -48,8 +48,8 @@ typedef struct row_state {
 
 /* Updates the running maxima with a tile of scores. Stores the maxima in max_of and the factors of earlier sums in
  * rescale_of. */
-static void update_maxima(const float4 s[MR][SQ], row_state *state, __local float *scores, __local float *max_of,
-                       __local float *rescale_of, int item, int tx, int ty)
+TX_INLINE void update_maxima(const float4 s[MR][SQ], row_state *state, __local float *scores, __local float *max_of,
+                             __local float *rescale_of, int item, int tx, int ty)
 {
     UNROLL for (int m = 0; m < MR; m++) scores[4 * ty * LP + tx + DOWN(m) * LP] = row_max(s[m]);
     BARRIER;
@@ -98,8 +98,7 @@ attention(ATTENTION_ARGUMENTS, __local float4 *pool)
     const __global h_t *const x = qkv + qo + b * (long)T * stride;
 #if CACHED
     const uint kv_stride = (uint)kv_heads * D, key = kv_head * D, value = key;
-    const __global kv_t *const k = k_cache + ko + KV_BYTES(CACHE_OF(b) * S * kv_stride);
-    const __global kv_t *const v = v_cache + vo + KV_BYTES(CACHE_OF(b) * S * kv_stride);
+    CACHED_ROWS(ROWS);
 #else
     const uint kv_stride = stride, key = (heads + kv_head) * D, value = key + kv_heads * D;
     const __global h_t *const k = x, *const v = x;

@@ -122,8 +122,8 @@ static void multiply_chunk(const __local float *a, const __local float *b, float
 }
 
 /* s = rows of a (queries) times rows of b (keys), of which the first a_rows and b_rows exist. */
-static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int a_rows, const __global kv_t *b,
-                           uint b_at, uint b_stride, int b_rows, __local float *stage, float4 s[MR][SQ], int tx, int ty)
+TX_INLINE void product_scores(const __global h_t *a, uint a_at, uint a_stride, int a_rows, kv_from b, uint b_at,
+                              uint b_stride, int b_rows, __local float *stage, float4 s[MR][SQ], int tx, int ty)
 {
     const int line = (int)get_local_id(0) / LANES, lane = (int)get_local_id(0) % LANES * 4;
     float4 held_a[HELD(ROWS)], held_b[HELD(COLS)];
@@ -166,7 +166,7 @@ static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int 
 #endif
 
 /* Loads a work-item's share of the `valid` rows, at most TERMS, from `at` on. */
-static void fetch_terms(const __global kv_t *x, uint at, uint stride, int valid, float4 held[OUT_LINES][OUT_QUADS])
+static void fetch_terms(kv_from x, uint at, uint stride, int valid, float4 held[OUT_LINES][OUT_QUADS])
 {
     const int line = (int)get_local_id(0) / ABREAST, quad = (int)get_local_id(0) % ABREAST;
     at += line * stride + 4 * quad;
@@ -238,8 +238,8 @@ static void multiply_terms(const __local float *scores, const __local float *sta
 
 /* acc += scores times rows of x, of which the first `count` exist. Later rows have score 0. `held` has the first
  * TERMS rows. On entry all work-items may write scores and stage; on return some may still read both. */
-static void product_out(const __local float *scores, const __global kv_t *x, uint at, uint stride, int count,
-                        __local float *stage, float4 held[OUT_LINES][OUT_QUADS], float4 acc[AR][AQ], int ux, int uy)
+TX_INLINE void product_out(const __local float *scores, kv_from x, uint at, uint stride, int count,
+                           __local float *stage, float4 held[OUT_LINES][OUT_QUADS], float4 acc[AR][AQ], int ux, int uy)
 {
     scores += KEYS_OUT ? 4 * uy : uy * LP;
     _Pragma("unroll 1") for (int k = TERMS, turn = 0;; k += TERMS, turn = OUT_CHUNK - turn) {

@@ -7,6 +7,7 @@
  *   WINDOW, STARTS     Flags; 0 if not defined.
  *   CAP                The soft cap of the scores; not defined if there is none.
  *   BLOCKS             A flag; 0 if not defined. Caches hold blocks of Q8_0 (api/base/blocks.h).
+ *   APPENDS            The number of caches that get new rows in this launch; 0 if not defined. One has keys only.
  *   SINKS              A flag; 0 if not defined. The softmax of a row also has the sink of its head.
  *   TX_NO_EXP2         If defined, native_exp2 is not used.
  *
@@ -29,6 +30,9 @@
 #endif
 #ifndef BLOCKS
 #define BLOCKS 0
+#endif
+#ifndef APPENDS
+#define APPENDS 0
 #endif
 #ifndef SINKS
 #define SINKS 0
@@ -76,6 +80,12 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
 #define KV_BYTES(elements) (elements)
 #endif
 
+#if APPENDS
+#define KV_CACHE __global kv_t
+#else
+#define KV_CACHE const __global kv_t
+#endif
+
 /* ---- Arguments of the tiled kernels, before their local memory ------------------------------- */
 
 #if SINKS
@@ -93,8 +103,8 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
  * t has position lengths[b] + t. With SLOTS the caches have that many samples, and starts[b] is the one of b. */
 #define CACHE_OF(b) (SLOTS ? (long)clamp(starts[sto + (b)], 0, SLOTS - 1) : (long)(b))
 #define ATTENTION_ARGUMENTS                                                                                            \
-    const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global kv_t *k_cache, long ko,    \
-        const __global kv_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,                \
+    const __global h_t *qkv, long qo, const __global int *lengths, long leo, KV_CACHE *k_cache, long ko,               \
+        KV_CACHE *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,                \
         TILE_ARGUMENTS SINK_ARGUMENTS
 #define ATTENTION_GRAD_ARGUMENTS                                                                                       \
     const __global h_t *d_o, long doo, const __global h_t *qkv, long qo, const __global float *lse, long lso,          \
@@ -129,18 +139,6 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-#define TX_PUT_f32(v, p, i) ((p)[i] = (v))
-#define TX_PUT_bf16(v, p, i) ((p)[i] = round_bf16(v))
-#define TX_PUT_f16(v, p, i) vstore_half_rte(v, i, (__global half *)(p))
-#define tx_put_h(v, p, i) TX_CAT(TX_PUT_, H)(v, p, i)
-
-/* Rounds to nearest even; NaN stays NaN. */
-static ushort round_bf16(float v)
-{
-    const uint u = as_uint(v);
-    return (ushort)(isnan(v) ? (u >> 16) | 0x40u : (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
-}
-
 /* Loads elements i.. of a row of D in global memory; `p` points to element i. The rest of the vector is 0. If rows
  * are not whole vectors, they are not aligned either. */
 static vec load_row(const __global h_t *p, int i)
@@ -163,8 +161,24 @@ static vec load_kv(const __global uchar *x, long at, int i)
     const __global char *values = (const __global char *)block + 2 + at % 32;
     return vload_half(0, (const __global half *)block) * TX_CAT(convert_float, VW)(TX_CAT(vload, VW)(0, values));
 }
-#else
+#elif !APPENDS
 #define load_kv(x, at, i) load_row((x) + (at), i)
+#endif
+#if APPENDS
+/* Keys or values of a sample in a cache. Those of the rows from position `base` on are in qkv, `stride` apart. Some
+ * work-group of this launch stores them in the cache (append_rows). No other reads them there. */
+typedef struct kv_from {
+    const __global kv_t *cache, *fresh;
+    uint base, cache_stride, stride;
+} kv_from;
+static vec load_kv(kv_from x, uint at, int i)
+{
+    if (at < x.base * x.cache_stride)
+        return load_row(x.cache + at, i);
+    return load_row(x.fresh + (at / x.cache_stride - x.base) * x.stride + i, i);
+}
+#else
+typedef const __global kv_t *kv_from;
 #endif
 
 static void store_row(vec v, __global h_t *p, int i)
@@ -179,3 +193,33 @@ static void store_row(vec v, __global h_t *p, int i)
             tx_put_h(part[k], p, k);
 #endif
 }
+
+#if APPENDS
+/* Stores `count` new rows of a head's keys, from x on and `stride` apart, and of its values in the caches. */
+static void append_rows(const __global h_t *x, long stride, int count, int values, __global kv_t *k, __global kv_t *v,
+                        long kv_stride)
+{
+    for (int i = (int)get_local_id(0); i < count * D; i += WG) {
+        const int row = i / D, e = i % D;
+        k[row * kv_stride + e] = x[row * stride + e];
+        if (APPENDS == 2)
+            v[row * kv_stride + e] = x[row * stride + values + e];
+    }
+}
+
+/* Defines k and v for the sample's caches. The first of the heads that share keys stores those of the tile's rows. */
+#define CACHED_ROWS(rows)                                                                                              \
+    __global kv_t *const k_rows = k_cache + ko + CACHE_OF(b) * S * kv_stride;                                          \
+    __global kv_t *const v_rows = v_cache + vo + CACHE_OF(b) * S * kv_stride;                                          \
+    const __global h_t *const fresh = x + (heads + kv_head) * D;                                                       \
+    const kv_from k = {k_rows, fresh, (uint)base, (uint)kv_stride, (uint)stride};                                      \
+    const kv_from v = {v_rows, fresh + (APPENDS - 1) * kv_heads * D, (uint)base, (uint)kv_stride, (uint)stride};       \
+    const long first_new = (base + q0) * (long)kv_stride + key;                                                        \
+    if (head % (heads / kv_heads) == 0)                                                                                \
+        append_rows(fresh + q0 * (long)stride, stride, min((rows), T - q0), kv_heads * D, k_rows + first_new,          \
+                    v_rows + first_new, kv_stride)
+#else
+#define CACHED_ROWS(rows)                                                                                              \
+    const __global kv_t *const k = k_cache + ko + KV_BYTES(CACHE_OF(b) * S * kv_stride);                               \
+    const __global kv_t *const v = v_cache + vo + KV_BYTES(CACHE_OF(b) * S * kv_stride)
+#endif

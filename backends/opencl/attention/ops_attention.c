@@ -91,9 +91,11 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
     const tx_command *c = a->command;
     const size_t local[] = {(size_t)f->group, 1, 1};
     const size_t global[] = {(size_t)share[0] * local[0], (size_t)share[1], (size_t)share[2]};
-    char options[288], form[128];
+    char options[304], form[128], appends[16] = "";
     f->kind->options(b->context, f, form, sizeof form);
-    snprintf(options, sizeof options, "%s %s", a->facts, form);
+    if (b->before && f->kind->appends)
+        snprintf(appends, sizeof appends, " -DAPPENDS=%d", tx_cl_overlap(&c->in[1], &c->in[2]) ? 1 : 2);
+    snprintf(options, sizeof options, "%s %s%s", a->facts, form, appends);
     tx_cl_launch(b, f->kind->source[kernel], options, kernels[kernel].name, 3, global, local);
     kernels[kernel].operands(b, c, a);
     TX_CL_I32(b, (int32_t)a->T, (int32_t)a->S);
@@ -119,6 +121,8 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
         return tx_fail(TX_UNSUPPORTED, "attention over %lld rows of %lld: the maximum is 2^32 elements in a sequence",
                        (long long)a->S, (long long)a->last);
     TX_TRY(tx_cl_attention_choose(b, a, kernel, &f, note));
+    if (b->before && !f.kind->appends)
+        TX_TRY(b->emit(b, b->before));
     const double keys = (double)(a->window > 0 ? tx_cl_least(a->window + f.cols, a->S) : a->S);
     const double scores =
         (double)(a->B * a->heads * a->T) * keys * (c->attrs.attention.causal && !a->window ? 0.5 : 1.0);

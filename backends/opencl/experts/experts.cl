@@ -5,50 +5,111 @@
 
 /* ---- Top-k: a work-item processes a row ------------------------------------------------------ */
 
-static float rank_of(float x)
+/* A row: its groups of `size` elements, of which bit g of `open` selects group g. */
+typedef struct candidates {
+    const __global float *x, *bias;
+    int with_bias, size, groups;
+    ulong open;
+} candidates;
+
+static float key_of(const candidates *c, int i)
 {
-    return isnan(x) ? INFINITY : x;
+    const float key = c->with_bias ? c->x[i] + c->bias[i] : c->x[i];
+    return isnan(key) ? INFINITY : key;
 }
 
-__kernel void top_k(const __global float *x, long xo, __global float *y, long yo, __global int *indices, long io,
-                    long rows, int n, int k)
+/* Returns the index of the first element after element `before` in the order of TOP_K; -1 asks for the first one. */
+static int next_greatest(const candidates *c, int before)
 {
-    const long row = get_global_id(0);
-    if (row >= rows)
-        return;
-    x += xo + row * n;
-    y += yo + row * k;
-    indices += io + row * k;
-    float limit = INFINITY;
-    int before = -1;
-    for (int j = 0; j < k; j++) {
-        float greatest = -INFINITY;
-        int found = -1;
-        for (int i = 0; i < n; i++) {
-            const float value = rank_of(x[i]);
+    const float limit = before < 0 ? INFINITY : key_of(c, before);
+    float greatest = -INFINITY;
+    int found = -1;
+    for (int g = 0; g < c->groups; g++)
+        for (int i = g * c->size; c->open >> g & 1 && i < (g + 1) * c->size; i++) {
+            const float value = key_of(c, i);
             if ((value < limit || (value == limit && i > before)) && (found < 0 || value > greatest)) {
                 greatest = value;
                 found = i;
             }
         }
-        y[j] = x[found];
-        indices[j] = found;
-        limit = greatest;
-        before = found;
-    }
+    return found;
 }
 
-__kernel void top_k_grad(const __global float *dy, long dyo, const __global int *indices, long io, __global float *dx,
-                         long dxo, long rows, int n, int k)
+/* The most groups (backends/experts.h). */
+#define GROUPS 64
+
+/* Selects the groups whose greatest keys have the greatest sums. */
+static void keep_groups(candidates *c, int kept, int best)
+{
+    float score[GROUPS];
+    ulong open = 0;
+    for (int g = 0; g < c->groups; g++) {
+        int at = -1;
+        c->open = 1UL << g;
+        score[g] = 0.0f;
+        for (int i = 0; i < best; i++) {
+            at = next_greatest(c, at);
+            score[g] += key_of(c, at);
+        }
+    }
+    for (int i = 0; i < kept; i++) {
+        int first = -1;
+        for (int g = 0; g < c->groups; g++)
+            if (!(open >> g & 1) && (first < 0 || score[g] > score[first]))
+                first = g;
+        open |= 1UL << first;
+    }
+    c->open = open;
+}
+
+__kernel void top_k(const __global float *x, long xo, const __global float *bias, long bo, __global float *y, long yo,
+                    __global int *indices, long io, long rows, int n, int k, int normalized, float alpha, float eps,
+                    int with_bias, int groups, int kept, int best)
 {
     const long row = get_global_id(0);
     if (row >= rows)
         return;
+    candidates c = {x + xo + row * n, bias + bo, with_bias, n / max(groups, 1), max(groups, 1), 1};
+    y += yo + row * k;
+    indices += io + row * k;
+    if (groups > 0)
+        keep_groups(&c, kept, best);
+    float sum = 0.0f;
+    int at = -1;
+    for (int j = 0; j < k; j++) {
+        at = next_greatest(&c, at);
+        indices[j] = at;
+        sum += c.x[at];
+    }
+    const float factor = normalized ? alpha / (sum < eps ? eps : sum) : alpha;
+    for (int j = 0; j < k; j++)
+        y[j] = c.x[indices[j]] * factor;
+}
+
+__kernel void top_k_grad(const __global float *dy, long dyo, const __global int *indices, long io,
+                         const __global float *x, long xo, __global float *dx, long dxo, long rows, int n, int k,
+                         int normalized, float alpha, float eps)
+{
+    const long row = get_global_id(0);
+    if (row >= rows)
+        return;
+    float sum = 0.0f, dot = 0.0f, mean = 0.0f;
+    indices += io + row * k;
+    dy += dyo + row * k;
+    x += xo + row * n;
     dx += dxo + row * n;
+    for (int i = 0; i < k && normalized; i++) {
+        sum += x[indices[i]];
+        dot += dy[i] * x[indices[i]];
+    }
+    if (normalized) {
+        alpha /= sum < eps ? eps : sum;
+        mean = sum < eps ? 0.0f : dot / sum;
+    }
     for (int i = 0; i < n; i++)
         dx[i] = 0.0f;
-    for (long i = row * k; i < (row + 1) * k; i++)
-        dx[indices[io + i]] = dy[dyo + i];
+    for (int i = 0; i < k; i++)
+        dx[indices[i]] = alpha * (dy[i] - mean);
 }
 
 /* ---- Routing: a work-group processes an expert ----------------------------------------------- */
@@ -59,7 +120,7 @@ __kernel void top_k_grad(const __global float *dy, long dyo, const __global int 
 #define CHOSE(i, e) (choices[i] == (e) && (!with_ids || ids[(i) / k] >= 0))
 
 /* Returns the sum of `own` over the work-items before this one, or over all work-items if `all`. */
-static int count_before(int own, int all, __local int *part)
+TX_INLINE int count_before(int own, int all, __local int *part)
 {
     const int l = get_local_id(0);
     int sum = 0;

@@ -10,20 +10,29 @@
 
 #define SOURCE "experts"
 
-/* Launches kernel(in.., out.., rows, n, k) with a work-item for each row. */
-static tx_status by_items(tx_cl_builder *b, const tx_command *c, const char *kernel, const tx_shape *n,
-                          const tx_shape *k)
+/* Launches kernel(in.., out.., rows, n, k, normalized, alpha, eps, ..) with a work-item for each row. */
+static void by_items(tx_cl_builder *b, const tx_command *c, const char *kernel, const tx_shape *n, const tx_shape *k)
 {
     const int64_t rows = tx_shape_rows(n);
     const size_t local = tx_cl_group(b, 64), global = (size_t)rows;
     tx_cl_launch(b, SOURCE, "", kernel, 1, &global, &local);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, rows);
-    return TX_CL_I32(b, (int32_t)tx_shape_last(n), (int32_t)tx_shape_last(k));
+    TX_CL_I32(b, (int32_t)tx_shape_last(n), (int32_t)tx_shape_last(k), c->attrs.choice.normalized);
+    TX_CL_F32(b, c->attrs.alpha, c->attrs.eps);
 }
 
-TX_CL_OP(top_k, by_items, "top_k", &c->in[0].shape, &c->out[0].shape)
-TX_CL_OP(top_k_grad, by_items, "top_k_grad", &c->out[0].shape, &c->in[0].shape)
+tx_status tx_cl_top_k(tx_cl_builder *b, const tx_command *c)
+{
+    by_items(b, c, "top_k", &c->in[0].shape, &c->out[0].shape);
+    return TX_CL_I32(b, tx_present(&c->in[1]), c->attrs.choice.groups, c->attrs.choice.kept, c->attrs.choice.best);
+}
+
+tx_status tx_cl_top_k_grad(tx_cl_builder *b, const tx_command *c)
+{
+    by_items(b, c, "top_k_grad", &c->out[0].shape, &c->in[0].shape);
+    return b->status;
+}
 
 /* Counts first, because the first slot of an expert depends on the counts of all earlier experts. */
 tx_status tx_cl_route(tx_cl_builder *b, const tx_command *c)
@@ -67,7 +76,7 @@ static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p
     p->op = c->op;
     p->from = c->in[0].dtype;
     p->to = c->out[0].dtype;
-    p->packed = TX_F32;
+    p->packed = tx_dtype_packed(c->in[1].dtype) ? c->in[1].dtype : TX_F32;
     p->accumulate = c->attrs.accumulate;
     p->a = &c->in[0];
     p->b = &c->in[1];

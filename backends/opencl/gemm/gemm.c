@@ -12,24 +12,20 @@
 static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, const tx_cl_product *p,
                              const tx_command *c)
 {
-    static const struct {
-        tx_op op;
-        tx_status (*emit)(tx_cl_builder *b, const tx_command *c);
-    } rests[] = {[TX_EPILOGUE_GELU] = {TX_OP_GELU, tx_cl_gelu},
-                 [TX_EPILOGUE_GELU_GRAD] = {TX_OP_GELU_GRAD, tx_cl_gelu_grad},
-                 [TX_EPILOGUE_ADD] = {TX_OP_ADD, tx_cl_add}};
+    static const tx_op rests[] = {
+        [TX_EPILOGUE_GELU] = TX_OP_GELU, [TX_EPILOGUE_GELU_GRAD] = TX_OP_GELU_GRAD, [TX_EPILOGUE_ADD] = TX_OP_ADD};
     tx_cl_product plain = *p;
     tx_command rest = *c;
     plain.epilogue = TX_EPILOGUE_NONE;
     plain.y = tx_present(p->kept) ? p->kept : p->y;
-    rest.op = rests[p->epilogue].op;
+    rest.op = rests[p->epilogue];
     rest.in[0] = *plain.y;
     rest.in[1] = *p->z;
     for (int i = 2; i < TX_MAX_IN; i++)
         rest.in[i].dtype = TX_DTYPE_COUNT;
     rest.out[1].dtype = TX_DTYPE_COUNT;
     provider->emit(b, provider, &plain);
-    return b->status != TX_OK || p->epilogue == TX_EPILOGUE_NONE ? b->status : rests[p->epilogue].emit(b, &rest);
+    return b->status != TX_OK || p->epilogue == TX_EPILOGUE_NONE ? b->status : b->emit(b, &rest);
 }
 
 tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c)
@@ -39,10 +35,13 @@ tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command 
     TX_TRY(tx_cl_gemm_choose(b, p, &choice));
     snprintf(variant, sizeof variant, *choice.rejected ? "%s (%s)" : "%s", choice.provider->name, choice.rejected);
     tx_cl_variant(b, variant);
-    if (!choice.fused)
-        return emit_in_two(b, choice.provider, p, c);
-    choice.provider->emit(b, choice.provider, p);
-    return b->status;
+    if (b->before && !choice.provider->joins)
+        TX_TRY(b->emit(b, b->before));
+    if (choice.fused)
+        choice.provider->emit(b, choice.provider, p);
+    else
+        TX_TRY(emit_in_two(b, choice.provider, p, c));
+    return b->after && !choice.provider->joins ? b->emit(b, b->after) : b->status;
 }
 
 tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)

@@ -18,7 +18,7 @@ typedef struct tx_cl_product {
     tx_gemm g;
     bool trans_a, trans_b;
     tx_dtype from, to; /* types of a and b, and of y */
-    tx_dtype packed;   /* type of a 4-bit b; F32 if b is not packed */
+    tx_dtype packed;   /* type of a packed b; F32 if b is not packed */
     tx_accumulate accumulate;
     tx_epilogue epilogue;
     bool exact;                                    /* form of the epilogue's GELU */
@@ -26,6 +26,7 @@ typedef struct tx_cl_product {
     /* The first rows of groups (gemm_grouped.cl), or the first terms with trans_a; NULL if the product is not
      * grouped. The rows (or terms) in g are those of all groups, and g.batch is the number of groups. */
     const tx_operand *offsets;
+    const struct tx_cl_product *whole; /* the fp32 product if a and b are its planes (gemm_matrix_planes.c); or NULL */
 } tx_cl_product;
 
 typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
@@ -42,7 +43,8 @@ typedef struct tx_cl_provider {
     /* Emits the product. Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
     bool epilogues;                /* computes epilogues */
-    bool packed;                   /* supports a 4-bit b */
+    bool joins;                    /* computes the ops before and after the product (tx_cl_builder) */
+    bool packed;                   /* supports a packed b */
     bool grouped;                  /* supports grouped products */
     bool full;                     /* computes fp32 on units of lower precision; its test verifies fp32 accuracy */
     const struct tx_cl_tile *tile; /* the shape of its work-groups (gemm_tile.h); NULL if it has none */

@@ -10,29 +10,31 @@
  * ACROSS columns at a time, COLUMNS times.
  *
  * Options: VW, RUN, ROWS (of a), ACROSS, ALONG, COLUMNS; AB and Y, the storage types of a and b, and of y (f32, bf16
- * or f16); TRANS_B; NF4 (gemm_packed.cl).
+ * or f16); TRANS_B; PACKED (gemm_packed.cl). NORM and NEXT are ops of the same launch (gemm_few_joined.cl).
  */
 
 #define AB_GET TX_CAT(TX_GET_, AB)
 #define AB_VLOAD TX_CAT(tx_load_, AB)
 #define Y_VLOAD TX_CAT(tx_load_, Y)
 #define Y_VSTORE TX_CAT(tx_store_, Y)
+#define GROUP (ACROSS * ALONG)
 #include "gemm_operands.cl"
 #include "epilogue.cl"
+#include "gemm_few_joined.cl"
 
-/* Loads the i-th vector of b, of n elements from element `first` on. For a 4-bit b n is a multiple of 64, so all
+/* Loads the i-th vector of b, of n elements from element `first` on. For a packed b n is a multiple of 32, so all
  * vectors are whole. */
-#if NF4
+#if PACKED
 typedef struct from_b {
     const __global uchar *w;
     long count;
     const __local float *values;
 } from_b;
-#define FROM_B (from_b){b, n * k, nf4_values}
+#define FROM_B (from_b){b, n * k, packed_values}
 static vec load_b(from_b b, long first, long i, long n)
 {
     float part[VW];
-    tx_nf4_lanes(b.w, b.count, first + i, VW, b.values, part);
+    tx_packed_lanes(b.w, b.count, first + i, VW, b.values, part);
     return VLOAD_PRIVATE(part);
 }
 #else
@@ -41,20 +43,19 @@ typedef const __global b_t *from_b;
 #define load_b(b, first, i, n) AB_VLOAD((b) + (first), i, n)
 #endif
 
-#define GROUP (ACROSS * ALONG)
 #define DEEP 8
 #define UNROLL _Pragma("unroll") /* NVIDIA's compiler keeps indexed arrays in memory */
 
 #if !TRANS_B
 
 /* sum [ROWS][RUN] += DEEP terms from element `first` of b on, for columns i.. of n. */
-static void add_terms(__global const ab_t *a, long lda, from_b b, long first, long ldb, long i, long n, int deep,
+static void add_terms(from_a a, long lda, from_b b, long first, long ldb, long i, long n, int deep,
                       vec sum[ROWS][RUN])
 {
     float x[ROWS][DEEP];
     UNROLL for (int row = 0; row < ROWS; row++)
         UNROLL for (int d = 0; d < DEEP; d++)
-            x[row][d] = d < deep ? AB_GET(a, row * lda + d) : 0.0f;
+            x[row][d] = d < deep ? A_GET(a, row * lda + d) : 0.0f;
     for (int r = 0; r < RUN && i + r * VW < n; r++) {
         vec w[DEEP];
         UNROLL for (int d = 0; d < DEEP; d++)
@@ -70,7 +71,7 @@ static void add_terms(__global const ab_t *a, long lda, from_b b, long first, lo
 
 /* Work-groups: (columns, batch). */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS)
+gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS NORM_ARGUMENTS NEXT_ARGUMENTS)
 {
     const int across = (int)get_local_id(0) % ACROSS, along = (int)get_local_id(0) / ACROSS;
     const long i = (get_group_id(0) * (long)ACROSS + across) * VW * RUN, batch = get_group_id(1);
@@ -78,18 +79,19 @@ gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS)
     a += a_at + batch * stride_a;
     b += b_at + batch * stride_b;
     y += y_at + batch * m * n;
-    with += with_at + batch * m * n;
+    with = with ? with + with_at + batch * m * n : 0;
     kept = kept ? kept + kept_at + batch * m * n : 0;
     vec sum[ROWS][RUN];
     for (int row = 0; row < ROWS; row++)
         for (int r = 0; r < RUN; r++)
             sum[row][r] = 0.0f;
     long p = along * DEEP;
-    TX_NF4_VALUES((int)get_local_id(0), GROUP)
+    TX_PACKED_VALUES((int)get_local_id(0), GROUP)
+    NORM_ROWS
     for (; i < n && p + DEEP <= k; p += ALONG * DEEP)
-        add_terms(a + p, lda, FROM_B, p * ldb, ldb, i, n, DEEP, sum);
+        add_terms(A + p, A_PITCH, FROM_B, p * ldb, ldb, i, n, DEEP, sum);
     if (i < n && p < k)
-        add_terms(a + p, lda, FROM_B, p * ldb, ldb, i, n, (int)(k - p), sum);
+        add_terms(A + p, A_PITCH, FROM_B, p * ldb, ldb, i, n, (int)(k - p), sum);
 #if ALONG > 1
     __local vec part[GROUP]; /* RUN is 1 here */
     for (int row = 0; row < ROWS; row++) {
@@ -109,7 +111,7 @@ gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS)
                 v += tx_load(bias + bias_at, i + r * VW, n, 0.0f);
             if (adds)
                 v += Y_VLOAD(y + row * n, i + r * VW, n);
-            v = tx_finish(v, with + row * n, kept ? kept + row * n : 0, i + r * VW, n);
+            v = tx_finish(v, with ? with + row * n : 0, kept ? kept + row * n : 0, i + r * VW, n);
             Y_VSTORE(v, y + row * n, i + r * VW, n);
         }
 }
@@ -117,7 +119,7 @@ gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS)
 #else
 
 /* Sums one column over the terms of item `along`: sum [ROWS] of vectors. */
-static void sum_column(__global const ab_t *a, long lda, from_b b, long first, long k, int along, vec sum[ROWS])
+static void sum_column(from_a a, long lda, from_b b, long first, long k, int along, vec sum[ROWS])
 {
     vec part[ROWS][RUN];
     for (int row = 0; row < ROWS; row++)
@@ -128,12 +130,12 @@ static void sum_column(__global const ab_t *a, long lda, from_b b, long first, l
         for (int r = 0; r < RUN; r++) {
             const vec w = load_b(b, first, p + r * ALONG * VW, k);
             for (int row = 0; row < ROWS; row++)
-                part[row][r] += AB_VLOAD(a + row * lda, p + r * ALONG * VW, k) * w;
+                part[row][r] += A_VLOAD(a + row * lda, p + r * ALONG * VW, k) * w;
         }
     for (int r = 0; p < k; r++, p += ALONG * VW) {
         const vec w = load_b(b, first, p, k);
         for (int row = 0; row < ROWS; row++)
-            part[row][r] += AB_VLOAD(a + row * lda, p, k) * w;
+            part[row][r] += A_VLOAD(a + row * lda, p, k) * w;
     }
     for (int row = 0; row < ROWS; row++) {
         sum[row] = part[row][0];
@@ -142,58 +144,61 @@ static void sum_column(__global const ab_t *a, long lda, from_b b, long first, l
     }
 }
 
-/* Stores element j of a row of y. The loads and stores need j: with 0 instead rusticl of Mesa 22.3 stores nothing.
- * In a function called with the constants i = 0 and n = 1 it evaluates `i + k < n` as false for k = 0 of a loop. */
-static void finish(float sum, __global const float *bias, __global y_t *y, __global const y_t *with,
+/* Stores element j of a row of y, and returns it. The loads and stores need j: with 0 instead rusticl of Mesa 22.3
+ * stores nothing. In a function called with the constants i = 0 and n = 1 it evaluates `i + k < n` as false for k = 0
+ * of a loop. */
+static float finish(float sum, __global const float *bias, __global y_t *y, __global const y_t *with,
                    __global y_t *kept, long j, int adds)
 {
     vec v = (vec)(bias ? sum + bias[j] : sum);
     if (adds)
         v += Y_VLOAD(y, j, j + 1);
-    Y_VSTORE(tx_finish(v, with, kept, j, j + 1), y, j, j + 1);
+    v = tx_finish(v, with, kept, j, j + 1);
+    Y_VSTORE(v, y, j, j + 1);
+    return STORED(v);
 }
 
 /* Work-groups: (columns, batch). */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS)
+gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS NORM_ARGUMENTS NEXT_ARGUMENTS)
 {
     const int along = (int)get_local_id(0) % ALONG, across = (int)get_local_id(0) / ALONG;
-    const long first = get_group_id(0) * (long)(ACROSS * COLUMNS) + across, batch = get_group_id(1);
+    const long first = get_group_id(0) * (long)(ACROSS * COLUMNS / SIDES) + across, batch = get_group_id(1);
     const int adds = tx_adds(accumulate, control);
     a += a_at + batch * stride_a;
     b += b_at + batch * stride_b;
     y += y_at + batch * m * n;
-    with += with_at + batch * m * n;
+    with = with ? with + with_at + batch * m * n : 0;
     kept = kept ? kept + kept_at + batch * m * n : 0;
+    bias = bias ? bias + bias_at : 0;
 #if ALONG > 1
     __local float part[GROUP];
 #endif
-    TX_NF4_VALUES((int)get_local_id(0), GROUP)
+    TX_PACKED_VALUES((int)get_local_id(0), GROUP)
+    NORM_ROWS
+    NEXT_HELD
     for (int c = 0; c < COLUMNS; c++) {
-        const long j = first + c * ACROSS;
+        const long place = first + c / SIDES * ACROSS, j = COLUMN_OF(place, c % SIDES);
+        const int exists = place < n / SIDES;
         vec sum[ROWS];
         for (int row = 0; row < ROWS; row++)
             sum[row] = 0.0f;
-        if (j < n)
-            sum_column(a, lda, FROM_B, j * ldb, k, along, sum);
-#if ALONG > 1
+        if (exists)
+            sum_column(A, A_PITCH, FROM_B, j * ldb, k, along, sum);
         for (int row = 0; row < ROWS; row++) {
+            float total = tx_hsum(sum[row]);
+#if ALONG > 1
             barrier(CLK_LOCAL_MEM_FENCE);
-            part[get_local_id(0)] = tx_hsum(sum[row]);
+            part[get_local_id(0)] = total;
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (along == 0 && j < n) {
-                float total = part[get_local_id(0)];
-                for (int other = 1; other < ALONG; other++)
-                    total += part[get_local_id(0) + other];
-                finish(total, bias ? bias + bias_at : 0, y + row * n, with + row * n, kept ? kept + row * n : 0, j,
-                       adds);
+            for (int other = 1; along == 0 && other < ALONG; other++)
+                total += part[get_local_id(0) + other];
+#endif
+            if (along == 0 && exists) {
+                total = finish(total, bias, y + row * n, with ? with + row * n : 0, kept ? kept + row * n : 0, j, adds);
+                NEXT_STORE(row, place, c % SIDES, total)
             }
         }
-#else
-        for (int row = 0; row < ROWS && j < n; row++)
-            finish(tx_hsum(sum[row]), bias ? bias + bias_at : 0, y + row * n, with + row * n,
-                   kept ? kept + row * n : 0, j, adds);
-#endif
     }
 }
 #endif

@@ -13,6 +13,7 @@
 #if GROUPED
 #define OFFSETS , __global const int *offsets, long offsets_at, long groups
 #define GROUPS offsets + offsets_at, groups
+#define MATRICES groups /* of b */
 
 /* Returns the first row of group e of `groups`, clamped to 0..rows. Group number `groups` holds the rows of no
  * group. */
@@ -28,4 +29,5 @@ static long group_rows(__global const int *offsets, long e, long groups, long ro
 #else
 #define OFFSETS
 #define GROUPS 0, 0
+#define MATRICES 1
 #endif

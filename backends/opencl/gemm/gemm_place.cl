@@ -3,8 +3,8 @@
  * The position of a tile of TILE_M x TILE_N, and the terms of its sums that a work-group computes.
  *
  * Tiles are numbered in bands of BAND tiles in m, and inside a band column by column, so that concurrent groups
- * share a and b in the cache. Group dimension 1 runs over the batch, and with PARTS 1 (split-k) also over parts of
- * `part` terms. See gemm_grouped.cl for GROUPED; with GROUPED 2 dimension 1 runs over the groups.
+ * share a and b in the cache. Group dimension 1 runs over the batch, then over parts of `part` terms (split-k). See
+ * gemm_grouped.cl for GROUPED; with GROUPED 2 dimension 1 runs over the groups.
  */
 #ifndef BAND
 #define BAND 8
@@ -57,9 +57,9 @@ static gemm_place gemm_place_of(long m, long n, long k, long batches, long part,
     at.i0 = (long)(band * BAND + in_band % height) * TILE_M;
     at.j0 = (long)(in_band / height) * TILE_N;
     at.end = m;
-    at.batch = PARTS ? get_group_id(1) % batches : get_group_id(1);
-    at.k0 = PARTS ? get_group_id(1) / batches * part : 0;
-    at.terms = PARTS ? min(part, k - at.k0) : k;
+    at.batch = (uint)get_group_id(1) % (uint)batches;
+    at.k0 = (uint)get_group_id(1) / (uint)batches * part;
+    at.terms = min(part, k - at.k0);
 #if GROUPED == 1
     gemm_place_rows(&at, at.i0 / TILE_M, m, offsets, groups);
 #elif GROUPED == 2

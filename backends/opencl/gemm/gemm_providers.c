@@ -43,7 +43,11 @@ void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_p
     snprintf(text, size, "%s -DAB=%s -DY=%s -DWIDEN=%d -DTRANS_A=%d -DTRANS_B=%d", form, tx_cl_storage(p->from),
              tx_cl_storage(p->to), p->from != TX_F32, p->trans_a, p->trans_b);
     if (p->packed != TX_F32)
-        snprintf(text + strlen(text), size - strlen(text), " -DNF4=%d", p->packed == TX_NF4_DOUBLE ? 2 : 1);
+        snprintf(text + strlen(text), size - strlen(text), " -DPACKED=%d",
+                 p->packed == TX_MXFP4        ? 4
+                 : p->packed == TX_Q8         ? 3
+                 : p->packed == TX_NF4_DOUBLE ? 2
+                                              : 1);
     if (p->offsets)
         snprintf(text + strlen(text), size - strlen(text), " -DGROUPED=%d", p->trans_a ? 2 : 1);
     tx_cl_epilogue_options(text, size, p);
@@ -52,7 +56,7 @@ void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_p
 void tx_cl_epilogue_options(char *text, size_t size, const tx_cl_product *p)
 {
     const size_t used = strlen(text);
-    if (p->epilogue != TX_EPILOGUE_NONE)
+    if (p->epilogue == TX_EPILOGUE_GELU || p->epilogue == TX_EPILOGUE_GELU_GRAD)
         snprintf(text + used, size - used, " -DEPILOGUE=%d -DEXACT=%d", (int)p->epilogue, p->exact);
 }
 

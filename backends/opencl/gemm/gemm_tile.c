@@ -136,6 +136,11 @@ double tx_cl_tile_suits(const tx_cl_builder *b, const tx_cl_provider *self, cons
            (p->offsets ? plan_groups(b->context, t, p) : plan_tiles(b->context, t, &p->g)).time;
 }
 
+double tx_cl_tile_moves(const tx_cl_product *p, int64_t bytes)
+{
+    return MULTIPLIES_A_BYTE * (double)bytes / multiplies(p);
+}
+
 /* Returns true if rows of `inner` elements consist of whole pieces of `piece` elements that are aligned to their
  * size. */
 static bool whole(const tx_operand *o, int64_t piece, int64_t inner, int64_t ld, int64_t stride)
@@ -211,6 +216,16 @@ static int64_t groups_of(const tx_context *context, const tx_cl_tile *t, int64_t
     return best;
 }
 
+/* Passes the operands of which a and b are planes. */
+static void pass_whole(tx_cl_builder *b, const tx_cl_product *p)
+{
+    const tx_cl_product *w = p->whole;
+    if (!w)
+        return;
+    TX_CL_OPERANDS(b, w->a, w->b);
+    TX_CL_I64(b, w->g.lda, w->g.ldb, w->g.stride_a, w->g.stride_b);
+}
+
 /* Launches a plan. With split-k y holds the partial sums. */
 static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_product *p, const tiling *plan)
 {
@@ -220,7 +235,6 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
     char form[256], options[384];
     t->options(b->context, t, p, form, sizeof form);
     tx_cl_gemm_options(options, sizeof options, form, p);
-    snprintf(options + strlen(options), sizeof options - strlen(options), " -DPARTS=%d", plan->parts > 1);
     for (int64_t first = 0; first < tiles; first += share) {
         const int64_t some = tx_cl_least(share, tiles - first), others = batch * plan->parts;
         const size_t global[2] = {(size_t)groups_of(b->context, t, some, others) * local[0], (size_t)others};
@@ -231,6 +245,7 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
             TX_CL_I64(b, first + some);
         TX_CL_OPERANDS(b, p->z, p->kept);
         tx_cl_gemm_offsets(b, p);
+        pass_whole(b, p);
     }
 }
 

@@ -15,7 +15,7 @@
  *
  *   AB, Y, WIDEN        The storage types of a and b, and of y: f32, bf16 or f16. WIDEN is 1 if AB is not f32.
  *
- *   NF4                 See gemm_packed.cl.
+ *   PACKED              See gemm_packed.cl.
  *
  *   TRANS_A, TRANS_B    The operand is stored transposed.
  *
@@ -25,8 +25,8 @@
  *
  *   GROUPED             See gemm_place.cl; the tile may then have no terms.
  *
- *   PARTS               With 1 (split-k) group dimension 1 runs over the batch, then over parts of `part` terms.
- *   Their sums are stored in y [parts, batch, m, n], and gemm_join.cl adds them. With 0 it runs over the batch.
+ * Group dimension 1 runs over the batch, then over parts of `part` terms (split-k). The sums of parts are stored in
+ * y [parts, batch, m, n], and gemm_join.cl adds them.
  */
 
 #define GROUP (GROUP_X * GROUP_Y)
@@ -136,9 +136,9 @@ static void put(__local float *tile, int pitch, int along, int lines, int item, 
     }
 }
 
-/* Loads of b, and the step to its next block. A 4-bit b is loaded by element number, in whole blocks. */
-#if NF4
-#define BRING_B(q) tx_nf4_quad(b, n * k, first_b + at_b[q], nf4_values)
+/* Loads of b, and the step to its next block. A packed b is loaded by element number, in whole blocks. */
+#if PACKED
+#define BRING_B(q) tx_packed_quad(b, n * k * MATRICES, first_b + at_b[q], packed_values)
 #define BRING_SOME_B(q) BRING_B(q)
 #define STEP_B(terms) first_b += (terms) * step_b
 #else
@@ -228,13 +228,13 @@ gemm_tile(GEMM_ARGUMENTS, long batches, long part, long first_tile, TILE_ARGUMEN
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
     const int item = get_local_id(0), x = item % GROUP_X, z = item / GROUP_X;
-    TX_NF4_VALUES(item, GROUP)
+    TX_PACKED_VALUES(item, GROUP)
     const gemm_place place = gemm_place_of(m, n, k, batches, part, GROUPS, first_tile + get_group_id(0));
     const long i0 = place.i0, j0 = place.j0, end = place.end, batch = place.batch, k0 = place.k0;
     const long step_a = TRANS_A ? lda : 1, step_b = TRANS_B ? 1 : ldb;
     a += a_at + batch * stride_a + (TRANS_A ? i0 : i0 * lda) + k0 * step_a;
-#if NF4
-    long first_b = (TRANS_B ? j0 * ldb : j0) + k0 * step_b;
+#if PACKED
+    long first_b = batch * stride_b + (TRANS_B ? j0 * ldb : j0) + k0 * step_b;
     b += b_at;
 #else
     b += b_at + batch * stride_b + (TRANS_B ? j0 * ldb : j0) + k0 * step_b;
@@ -243,7 +243,7 @@ gemm_tile(GEMM_ARGUMENTS, long batches, long part, long first_tile, TILE_ARGUMEN
     float4 sum[4 * ROW_QUADS][COLUMN_QUADS], held_a[QUADS(TILE_M)], held_b[QUADS(TILE_N)];
     long at_a[QUADS(TILE_M)], at_b[QUADS(TILE_N)];
     const int4 next_a = steps_of(item, !TRANS_A, TILE_M, end - i0);
-#if !NF4
+#if !PACKED
     const int4 next_b = steps_of(item, TRANS_B, TILE_N, n - j0);
 #endif
     clear(sum);

@@ -27,6 +27,9 @@ double tx_cl_tile_suits(const tx_cl_builder *b, const tx_cl_provider *self, cons
                         char *why);
 void tx_cl_tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p);
 
+/* Returns the time to move `bytes` before the product, as a share of the time of its multiply-adds at rate 1. */
+double tx_cl_tile_moves(const tx_cl_product *p, int64_t bytes);
+
 /* Return true if all rows of a, of b, or of all operands with the layout of y or of a row of it, consist of whole
  * pieces that are aligned to their size. A piece has `piece` elements, or 4 for y. */
 bool tx_cl_whole_a(const tx_cl_product *p, int64_t piece);

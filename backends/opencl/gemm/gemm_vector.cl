@@ -8,7 +8,7 @@
  * tiles. A sum over several blocks of k is kept in local memory between blocks.
  *
  * Options: VECTOR 4, 8 or 16 (lanes of a register); ROWS 8, or 4 on CPUs with only 16 registers. Types: AB and Y, the
- * storage types of a and b, and of y (f32, bf16 or f16); WIDEN 1 if AB is not f32; TRANS_A, TRANS_B; NF4
+ * storage types of a and b, and of y (f32, bf16 or f16); WIDEN 1 if AB is not f32; TRANS_A, TRANS_B; PACKED
  * (gemm_packed.cl). ROWS x 3 sums, three vectors of b and one broadcast of a must fit in registers. They are named
  * variables, because arrays may be placed in memory.
  *
@@ -106,7 +106,7 @@ static void multiply_tile(A_SPACE const word *a, long row, long step, long last,
     EACH_ROW(KEEP)
 }
 
-#if NF4
+#if PACKED
 /* Copies a packed strip, VECTOR elements of a row of b at a time. Local memory and whole blocks make this simpler
  * than for other types. Element (p, j) of op(b) has number first + j * ldb + p if b is transposed, else first + p *
  * ldb + j. */
@@ -117,7 +117,7 @@ static void copy_packed(__global const uchar *b, long count, long first, long ld
     for (long j = 0; j < COLUMNS; j += TRANS_B ? 1 : VECTOR)
         for (long p = 0; p < k; p += TRANS_B ? VECTOR : 1) {
             const long column = min(j, columns - (TRANS_B ? 1 : VECTOR));
-            tx_nf4_lanes(b, count, first + (TRANS_B ? column * ldb + p : p * ldb + column), VECTOR, values, part);
+            tx_packed_lanes(b, count, first + (TRANS_B ? column * ldb + p : p * ldb + column), VECTOR, values, part);
             for (int e = 0; e < VECTOR; e++)
                 strip[TRANS_B ? (p + e) * COLUMNS + j : p * COLUMNS + j + e] = part[e];
         }
@@ -261,7 +261,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 gemm_vector(GEMM_ARGUMENTS, long mc, long kc, __local word *strip, __local float *tiles, __local word *rows OFFSETS)
 {
     __local float bias_strip[COLUMNS];
-    TX_NF4_VALUES(0, 1)
+    TX_PACKED_VALUES(0, 1)
     long batch = get_group_id(2), first_row = batch * m;
 #if GROUPED
     offsets += offsets_at;
@@ -280,7 +280,7 @@ gemm_vector(GEMM_ARGUMENTS, long mc, long kc, __local word *strip, __local float
     long j = get_group_id(0) * (long)COLUMNS, i0 = get_group_id(1) * mc, i1 = min(m, i0 + mc);
     long columns = min((long)COLUMNS, n - j);
     a += a_at + batch * stride_a;
-    b += b_at + (NF4 ? 0 : batch * stride_b);
+    b += b_at + (PACKED ? 0 : batch * stride_b);
     y += y_at + first_row * n + j;
     int adds = tx_adds(accumulate, control);
 #if GROUPED
@@ -292,8 +292,9 @@ gemm_vector(GEMM_ARGUMENTS, long mc, long kc, __local word *strip, __local float
         bias_strip[c] = bias && c < columns ? bias[bias_at + j + c] : 0.0f;
     for (long p = 0; p < k; p += kc) {
         long terms = min(kc, k - p), count = terms / TERMS;
-#if NF4
-        copy_packed(b, n * k, TRANS_B ? j * ldb + p : p * ldb + j, ldb, columns, count, nf4_values, strip);
+#if PACKED
+        copy_packed(b, n * k * MATRICES, batch * stride_b + (TRANS_B ? j * ldb + p : p * ldb + j), ldb, columns, count,
+                    packed_values, strip);
 #else
         copy_strip(b + (TRANS_B ? j * ldb + p : p * ldb + j), ldb, columns, count, strip);
 #endif

@@ -16,6 +16,9 @@
 #ifndef BATCH
 #define BATCH 1
 #endif
+#ifndef CACHES
+#define CACHES 2 /* 1: both are the same */
+#endif
 #define IN_T TX_CAT(IN, _t)
 #define LOAD_IN TX_CAT(tx_load_, IN)
 #define GET_IN(p, i) TX_CAT(TX_GET_, IN)(p, i)
@@ -55,7 +58,7 @@ __kernel void kv_append(const __global IN_T *qkv, long qo, __global CACHE_T *k_c
     long at = (sample * S + slot) * n;
 #if BLOCKS
     TX_EACH({
-        for (int kv = 0; kv < 2 && i % 32 == 0; kv++) {
+        for (int kv = 0; kv < CACHES && i % 32 == 0; kv++) {
             const __global IN_T *x = qkv + kv * n + i;
             __global uchar *to = (kv ? v_cache + vo : k_cache + ko) + (at + i) / 32 * 34;
             float most = 0.0f;
@@ -74,7 +77,8 @@ __kernel void kv_append(const __global IN_T *qkv, long qo, __global CACHE_T *k_c
 #else
     TX_EACH({
         TX_CAT(tx_store_, IN)(LOAD_IN(qkv, i, n), k_cache + ko + at, i, n);
-        TX_CAT(tx_store_, IN)(LOAD_IN(qkv + n, i, n), v_cache + vo + at, i, n);
+        if (CACHES == 2)
+            TX_CAT(tx_store_, IN)(LOAD_IN(qkv + n, i, n), v_cache + vo + at, i, n);
     })
 #endif
 }
@@ -91,7 +95,7 @@ __kernel void kv_reorder(__global CACHE_T *k_cache, long ko, __global CACHE_T *v
         moved |= sources[b] != b && position < tx_position(positions[b], S);
     if (!moved)
         return;
-    for (int kv = 0; kv < 2; kv++) {
+    for (int kv = 0; kv < CACHES; kv++) {
         __global CACHE_T *cache = (kv ? v_cache + vo : k_cache + ko) + position * n;
         TX_EACH({
             vec row[BATCH];

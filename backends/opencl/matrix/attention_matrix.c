@@ -25,11 +25,24 @@ static const matrix_form matrix_forms[] = {
 };
 #define FORMS (sizeof matrix_forms / sizeof matrix_forms[0])
 
+static bool is_wgmma(const matrix_form *m)
+{
+    return strcmp(m->atom, "WGMMA") == 0;
+}
+
+/* Returns true if the device has the form's units. sm_100 and sm_120 have no wgmma. */
+static bool runs_on(const tx_cl_capabilities *can, const matrix_form *m)
+{
+    return tx_cl_matrix_units(can, m->vendor, m->lanes) && (!is_wgmma(m) || strcmp(can->architecture, "sm_90") == 0);
+}
+
 /* Returns the elements of a step's block of other lines: along, transposed, or both if an atom cannot read one
  * block in both ways. */
 static int64_t block_of(const matrix_form *m, int64_t d, bool along, bool turned)
 {
     const int64_t beside = m->vendor == TX_CL_INTEL ? 1 : 8; /* padding of a line, for different banks */
+    if (is_wgmma(m))                                         /* two blocks of keys, three of values */
+        return m->others * d * (turned ? 3 : 2) / 2;
     if (m->vendor == TX_CL_NVIDIA)
         return m->others * (d + beside);
     return (along ? m->others * (d + beside) : 0) + (turned ? d * (m->others + beside) : 0);
@@ -39,7 +52,7 @@ static int64_t block_of(const matrix_form *m, int64_t d, bool along, bool turned
 static int64_t local_bytes(const matrix_form *m, int64_t own, int64_t d, bool dropout)
 {
     const int64_t stages = m->vendor == TX_CL_NVIDIA ? 2 : 1, own_blocks = m->kernel == TX_CL_FORWARD ? 1 : 2;
-    const int64_t own_block = own * (d + 8);
+    const int64_t own_block = own * (is_wgmma(m) ? d : d + 8);
     const int64_t blocks =
         stages * (m->kernel == TX_CL_FORWARD  ? block_of(m, d, true, false) + block_of(m, d, false, true)
                   : m->kernel == TX_CL_GRAD_Q ? block_of(m, d, true, false) + block_of(m, d, true, true)
@@ -71,8 +84,8 @@ static double suits(const tx_context *context, const tx_cl_attention_job *a, con
 static bool offers(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                    const matrix_form *m)
 {
-    return m->kernel == kernel && tx_cl_matrix_units(&context->can, m->vendor, m->lanes) && a->d >= m->least &&
-           a->d <= m->most && a->d % TERMS == 0 && a->d % m->atom_lines == 0;
+    return m->kernel == kernel && runs_on(&context->can, m) && a->d >= m->least && a->d <= m->most &&
+           a->d % TERMS == 0 && a->d % m->atom_lines == 0;
 }
 
 /* Lists the forms for 16-bit operands and heads that are whole atoms, without caches, caps and sinks. */
@@ -109,8 +122,7 @@ static bool knows(const tx_cl_attention_kind *kind, const tx_context *context, c
 {
     (void)kind;
     for (size_t i = 0; i < FORMS; i++)
-        if (strcmp(matrix_forms[i].name, name) == 0 &&
-            tx_cl_matrix_units(&context->can, matrix_forms[i].vendor, matrix_forms[i].lanes))
+        if (strcmp(matrix_forms[i].name, name) == 0 && runs_on(&context->can, &matrix_forms[i]))
             return true;
     return false;
 }

@@ -14,9 +14,22 @@ typedef struct rows {
     bounds from;
 } rows;
 
+/* The state of queries from q0 on before the first key. */
+static void rows_begin(rows *state, int q0, int T, int window, const __global int *starts, int lane)
+{
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        UNROLLED for (int l = 0; l < LANE_LINES; l++)
+        {
+            const int q = min(q0 + i * OWN_ATOM + OWN_OF(l, lane), T - 1);
+            state->maximum[i][l] = -FLT_MAX;
+            state->total[i][l] = 0.0f;
+            state->from[i][l] = BOUNDED ? first_key(0, q, window, starts) : 0;
+        }
+}
+
 /* Replaces scores by their exponentials below the running maximum. Each row of the output is divided by its sum at
  * the end. `rescale` is the factor of earlier sums. */
-static void exponentials(scores *s, rows *state, factors *rescale, float factor, int lane, __local uint *shown)
+TX_INLINE void exponentials(scores *s, rows *state, factors *rescale, float factor, int lane, __local uint *shown)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
     {
@@ -41,7 +54,7 @@ static void exponentials(scores *s, rows *state, factors *rescale, float factor,
     }
 }
 
-static void drop_scores(scores *s, const __local uchar *kept, int line, int lane)
+TX_INLINE void drop_scores(scores *s, const __local uchar *kept, int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_RUN(j, first)
@@ -52,6 +65,17 @@ static void drop_scores(scores *s, const __local uchar *kept, int line, int lane
             UNROLLED for (int r = 0; r < BESIDE; r++) s->of[i][j][first + r] =
                 IS_KEPT(run, r) ? s->of[i][j][first + r] : 0.0f;
         }
+}
+
+/* The scores of step k0 become probabilities after dropout, without its factor. `line` is a warp's first query. */
+TX_INLINE void soften(scores *s, rows *state, factors *rescale, float factor, const __local uchar *kept, int q0,
+                      int line, int k0, int last, int lane, __local uint *shown)
+{
+    if (HIDES_ALL || IS_EDGE(k0 + OTHERS, last, q0 + line) || begins_behind(&state->from, k0))
+        hide(s, &state->from, q0 + line, k0, last, lane);
+    exponentials(s, state, rescale, factor, lane, shown);
+    if (DROPOUT)
+        drop_scores(s, kept, line, lane);
 }
 
 /* Divides the output of a warp's queries, from q0 on, by their sums, and stores the lse of the queries before T.
@@ -75,6 +99,34 @@ static void finish_rows(outputs *out, const rows *state, __global float *lse, in
         }
 }
 
+#if ATOM == WGMMA
+/* A step: its first key, and the blocks of its keys and values. */
+typedef struct turn {
+    int k0, keys, values;
+} turn;
+
+/* Makes the operands of the products with this step's values, while the products of the step before run. Its scores
+ * have begun. The next step's keys and this step's values arrive in between. */
+TX_INLINE void turn_soften(const turn *now, scores *s, rows *state, outputs *out, probabilities *weights, const walk *w,
+                           __local ab_t *pool, __local uchar *kept, const draws *drop, float factor, int q0, int line,
+                           int item, __local uint *shown)
+{
+    const int lane = item % LANES;
+    __local uchar *const bits = kept + now->keys * KEPT;
+    factors rescale;
+    if (DROPOUT)
+        draw_kept(bits, drop, q0, now->k0, item);
+    scores_wait(s->of[0][0], shown);
+    walk_end(w, pool + KEYS_AT(now->keys ^ 1), pool + VALUES_AT(now->values), now->k0 + OTHERS, item);
+    walk_begin(w, w->keys, pool + KEYS_AT(now->keys), now->k0 + 2 * OTHERS, item);
+    walk_begin(w, w->values, pool + VALUES_AT(VALUES_AFTER(now->values)), now->k0 + OTHERS, item);
+    soften(s, state, &rescale, factor, bits, q0, line, now->k0, w->last, lane, shown);
+    powers_hold(state->total[0][0] + state->total[0][1]);
+    outputs_wait(out->of[0][0], shown);
+    operands_make(weights, out, s, &rescale, lane, shown);
+}
+#endif
+
 /* The factor of the scores is positive, and there are no caches. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
 attention(ATTENTION_ARGUMENTS)
@@ -87,22 +139,41 @@ attention(ATTENTION_ARGUMENTS)
     const __global h_t *const x = qkv + qo + b * (long)T * stride, *const k = x + (uint)(heads + kv_head) * D;
     const float factor = scale * LOG2_E;
 
-    own_lines own;
     rows state;
     outputs out;
     scores s;
+    rows_begin(&state, q0 + line, T, window, starts_of, lane);
+    clear(&out);
+#if ATOM == WGMMA
+    const walk w = {.keys = k, .values = k + kv_heads * D, .stride = stride, .last = last};
+    turn now = {begin, 0, 0};
+    probabilities weights;
+    bring_begin(0, pool, x + (uint)q0 * stride + head * D, stride, OWN_LINES, T - q0, item);
+    walk_begin(&w, w.keys, pool + KEYS_AT(0), begin, item);
+    lines_show(pool, OWN_LINES, item);
+    walk_end(&w, pool + KEYS_AT(0), 0, begin, item);
+    walk_begin(&w, w.keys, pool + KEYS_AT(1), begin + OTHERS, item);
+    walk_begin(&w, w.values, pool + VALUES_AT(0), begin, item);
+    sums_hold(out.of[0][0]);
+    units_begin();
+    scores_begin(&s, pool, line, KEYS_AT(0), shown);
+    units_close(shown); /* no products with values before the first step */
+    turn_soften(&now, &s, &state, &out, &weights, &w, pool, kept, &drop, factor, q0, line, item, shown);
+    while (now.k0 + OTHERS < last) {
+        units_begin();
+        scores_begin(&s, pool, line, KEYS_AT(now.keys ^ 1), shown);
+        outputs_begin(&out, &weights, pool, VALUES_AT(now.values), shown);
+        now = (turn){now.k0 + OTHERS, now.keys ^ 1, VALUES_AFTER(now.values)};
+        turn_soften(&now, &s, &state, &out, &weights, &w, pool, kept, &drop, factor, q0, line, item, shown);
+    }
+    units_begin();
+    outputs_begin(&out, &weights, pool, VALUES_AT(now.values), shown);
+    outputs_wait(out.of[0][0], shown);
+#else
+    own_lines own;
     factors rescale;
     walk w = {.first = k, .second = k + kv_heads * D, .stride = stride, .q0 = q0, .last = last, .stage = 0};
     take_own(&own, pool, x + (uint)q0 * stride + head * D, stride, T - q0, line, lane, shown);
-    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-        UNROLLED for (int l = 0; l < LANE_LINES; l++)
-        {
-            const int q = min(q0 + line + i * OWN_ATOM + OWN_OF(l, lane), T - 1);
-            state.maximum[i][l] = -FLT_MAX;
-            state.total[i][l] = 0.0f;
-            state.from[i][l] = BOUNDED ? first_key(0, q, window, starts_of) : 0;
-        }
-    clear(&out);
     walk_begin(&w, pool, begin, item);
     for (int k0 = begin; k0 < last; k0 += OTHERS) {
         item = IN_STEP(item, k0, T);
@@ -110,13 +181,10 @@ attention(ATTENTION_ARGUMENTS)
         __local uchar *const bits = kept + w.stage * KEPT;
         const __local ab_t *const here = walk_step(&w, pool, bits, &drop, k0, item);
         product_scores(&s, &own, here, lane, shown);
-        if (HIDES_ALL || IS_EDGE(k0 + OTHERS, last, q0 + line) || begins_behind(&state.from, k0))
-            hide(&s, &state.from, q0 + line, k0, last, lane);
-        exponentials(&s, &state, &rescale, factor, lane, shown);
-        if (DROPOUT)
-            drop_scores(&s, bits, line, lane);
+        soften(&s, &state, &rescale, factor, bits, q0, line, k0, last, lane, shown);
         product_out(&out, &rescale, &s, TURNED_IN(here + BLOCK(ALONG), TURNED), lane, shown);
     }
+#endif
     finish_rows(&out, &state, lse + lso + (b * (long)heads + head) * T, q0 + line, length, T, drop.keep, lane, shown);
     store_out(&out, 1.0f, o + oo + (b * (long)T + q0) * heads * D + head * D, (uint)heads * D, line, T - q0, lane);
 }

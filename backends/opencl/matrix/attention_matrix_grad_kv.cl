@@ -97,8 +97,8 @@ static float probability_of(const scores *s, int i, int j, int e, const tile_sta
 
 /* In the first warp s becomes the probabilities after dropout, without its factor. In the second warp s, the
  * gradients of the probabilities, becomes the gradients of the scaled scores. */
-static void slopes(scores *s, int second, __local float *passed, const tile_state *of, float factor,
-                   const __local uchar *kept, float keep, int line, int lane)
+TX_INLINE void slopes(scores *s, int second, __local float *passed, const tile_state *of, float factor,
+                      const __local uchar *kept, float keep, int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS && !second; i++)
     {
@@ -145,8 +145,8 @@ static void work_begin(work *w, own_lines k, own_lines v)
 }
 
 /* Adds the contributions of a block of queries, and of the gradients of their outputs, to the outputs. */
-static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const tile_state *of, float factor,
-                      const __local uchar *bits, float keep, int line, int lane, __local uint *shown)
+TX_INLINE void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const tile_state *of, float factor,
+                         const __local uchar *bits, float keep, int line, int lane, __local uint *shown)
 {
     scores s;
     product_scores(&s, &w->own, w->second ? dy : q, lane, shown);
@@ -164,8 +164,8 @@ static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, floa
 #else
 /* s becomes the probabilities after dropout, without its factor. t, the gradients of the probabilities, becomes the
  * gradients of the scaled scores. */
-static void slopes(scores *s, scores *t, const tile_state *of, float factor, const __local uchar *kept, float keep,
-                   int line, int lane)
+TX_INLINE void slopes(scores *s, scores *t, const tile_state *of, float factor, const __local uchar *kept, float keep,
+                      int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_RUN(j, first)
@@ -199,8 +199,8 @@ static void work_begin(work *w, own_lines k, own_lines v)
 }
 
 /* Adds the contributions of a block of queries, and of the gradients of their outputs, to the outputs. */
-static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const tile_state *of, float factor,
-                      const __local uchar *bits, float keep, int line, int lane, __local uint *shown)
+TX_INLINE void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const tile_state *of, float factor,
+                         const __local uchar *bits, float keep, int line, int lane, __local uint *shown)
 {
     scores s, t;
     product_scores(&s, &w->k, q, lane, shown);

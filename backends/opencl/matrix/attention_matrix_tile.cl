@@ -20,6 +20,7 @@
 #define MFMA 2
 #define WMMA11 3
 #define WMMA12 4
+#define WGMMA 5
 #define DPAS8 6
 #define DPAS16 7
 
@@ -37,7 +38,7 @@ typedef h_t ab_t;
 #define PAIRED 0
 #endif
 #define PIECES (D / PIECE)
-#define PITCH (D + PIECE)
+#define PITCH (ATOM == WGMMA ? D : D + PIECE)
 #define ALONG 1
 #define TURNED 2
 #define GROUP (LANES * WARPS)
@@ -60,7 +61,7 @@ typedef h_t ab_t;
  *   `multiply_own`     Computes sums += own lines times other lines.
  *   `narrow_both`, `store_run`   Round two sums to their storage type; store BESIDE of them.
  *   STAGES, moving, bring_begin, bring_end, bring_own   Copy blocks to local memory. */
-#if ATOM == MMA
+#if ATOM == MMA || ATOM == WGMMA
 #include "matrix_mma.cl"
 #include "attention_mma.cl"
 #elif ATOM == DPAS8 || ATOM == DPAS16
@@ -87,14 +88,20 @@ typedef h_t ab_t;
 
 #if EMULATED
 #define UNROLLED
-#define SHOWN_MEMORY __local uint shown[GROUP * SHOWN]
+#define SHOWN_MEMORY                  \
+    __local uint shown[GROUP * SHOWN]; \
+    for (int i = 0; i < SHOWN; i++)    \
+    shown[(int)get_local_id(0) * SHOWN + i] = 0
 #else
 #define UNROLLED _Pragma("unroll")
 #define SHOWN_MEMORY __local uint *const shown = 0
 #endif
-/* The local memory of a kernel: blocks of lines, dropout's bits, and words that emulated instructions exchange. */
+/* The local memory of a kernel: blocks of lines, dropout's bits, and words that emulated instructions exchange. PoCL
+ * 3.1 corrupts its compiler's memory if numbers computed from a local array's address are constants. So emulated
+ * kernels make that address depend on an argument, by a comparison that is never true. */
 #define LOCAL_MEMORY                                                                                                   \
-    __local ab_t pool[POOL] __attribute__((aligned(128)));                                                             \
+    __local ab_t pool_memory[POOL] __attribute__((aligned(ATOM == WGMMA && !EMULATED ? 1024 : 128))); /* PoCL: 128 */  \
+    __local ab_t *const pool = pool_memory + (EMULATED && T < 0);                                                      \
     __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));                                                    \
     SHOWN_MEMORY
 /* Intel's compilers move address computations that depend only on the work-item's number out of the loop over other
@@ -114,6 +121,8 @@ typedef h_t ab_t;
 #endif
 #if (ATOM == DPAS8 || ATOM == DPAS16) && !EMULATED
 #define EACH_DRAW _Pragma("unroll 1")
+#elif ATOM == WGMMA && !EMULATED
+#define EACH_DRAW _Pragma("unroll 2")
 #else
 #define EACH_DRAW
 #endif
@@ -145,8 +154,8 @@ typedef struct own_lines {
 
 /* Loads own lines from rows of D from `from` on, of which `left` exist, through `block`. `line` is the warp's first
  * line. */
-static void take_own(own_lines *own, __local ab_t *block, const __global ab_t *from, uint stride, int left, int line,
-                     int lane, __local uint *shown)
+TX_INLINE void take_own(own_lines *own, __local ab_t *block, const __global ab_t *from, uint stride, int left, int line,
+                        int lane, __local uint *shown)
 {
     bring_own(block, from, stride, left, (int)get_local_id(0));
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -257,7 +266,7 @@ static int begins_behind(const bounds *from, int k0)
 }
 
 /* Masks the keys from k0 on that a warp's queries, from q0 on, do not attend to. There are `keys` keys. */
-static void hide(scores *s, const bounds *from, int q0, int k0, int keys, int lane)
+TX_INLINE void hide(scores *s, const bounds *from, int q0, int k0, int keys, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_SCORE(j, e)
@@ -315,7 +324,9 @@ static void read_kept(kept_run *run, const __local uchar *kept, int own, int oth
 
 /* ---- Loop of queries over keys --------------------------------------------------------------- */
 
-#if !KEYS_OUT
+#if ATOM == WGMMA
+#include "attention_wgmma.cl"
+#elif !KEYS_OUT
 /* A block of a step holds OTHERS lines of `first` along, and those of `second` in the layouts SECOND. */
 typedef struct walk {
     const __global h_t *first, *second; /* of key 0 */
@@ -337,8 +348,8 @@ static void walk_begin(walk *w, __local ab_t *pool, int k0, int item)
 
 /* Returns the block of step k0 after its copy is done, with dropout's bits in `bits`, and begins to copy the next
  * block. */
-static const __local ab_t *walk_step(walk *w, __local ab_t *pool, __local uchar *bits, const draws *drop, int k0,
-                                     int item)
+TX_INLINE const __local ab_t *walk_step(walk *w, __local ab_t *pool, __local uchar *bits, const draws *drop, int k0,
+                                        int item)
 {
     __local ab_t *const block = pool + OTHERS_AT + w->stage * (STAGE_ELEMENTS);
     if (STAGES == 1)

@@ -16,9 +16,14 @@
     x = operation(x, across(x, 1, shown));                                                                            \
     x = operation(x, across(x, 2, shown));
 
-/* Blocks have the layout of global memory. A line takes an odd number of pieces, so that eight lines are in
- * different banks. */
-#define BLOCK(forms) (OTHERS * PITCH)
+/* Blocks have the layout of global memory, or of matrix_wgmma.cl. With the former a line takes an odd number of pieces,
+ * so that eight lines are in different banks. */
+#if ATOM == WGMMA
+#define LINE_AT(line, term, lines) ((term) / 64 * 64 * (lines) + (line)*64 + ((term) % 64 ^ (line) % 8 * PIECE))
+#else
+#define LINE_AT(line, term, lines) ((line)*PITCH + (term))
+#endif
+#define BLOCK(forms) (OTHERS * PITCH * (ATOM == WGMMA && (forms) == TURNED ? 3 : 2) / 2)
 #define TURNED_IN(block, forms) (block)
 
 #if EMULATED == 0
@@ -79,7 +84,7 @@ static void bring_begin(moving *m, __local ab_t *block, const __global ab_t *fro
     for (int u = 0; u < (lines * PIECES + GROUP - 1) / GROUP; u++) {
         const int at = item + u * GROUP, line = at / PIECES, term = at % PIECES * PIECE;
         if (at < lines * PIECES)
-            copy_begin(block + line * PITCH + term, from + (uint)clamp(left - 1, 0, line) * stride + term,
+            copy_begin(block + LINE_AT(line, term, lines), from + (uint)clamp(left - 1, 0, line) * stride + term,
                        line < left ? 16 : 0);
     }
 }

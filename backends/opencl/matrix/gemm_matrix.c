@@ -2,7 +2,7 @@
  *
  * Matrix products by matrix units: the forms of gemm_matrix.cl, for 16-bit operands, tf32 (if allowed) and fp32.
  */
-#include "backends/opencl/gemm/gemm_tile.h"
+#include "backends/opencl/matrix/gemm_matrix_planes.h"
 #include "backends/opencl/matrix/matrix.h"
 
 #include <stdio.h>
@@ -18,6 +18,7 @@ typedef struct matrix_form {
     int takes;  /* supported kinds of operands */
     bool quads; /* a lane stores quads; on gfx11 only if lines are swizzled */
     int pitch;
+    int planes; /* of fp32 operands that are split into bf16; 1 if they are not split */
 } matrix_form;
 
 /* Returns true if the device has these matrix units. sm_100 and sm_120 have no wgmma. */
@@ -40,10 +41,20 @@ static double matrix_suits(const tx_cl_builder *b, const tx_cl_provider *self, c
 {
     const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
     const matrix_form *f = self->tile->form;
-    if (!has_units(&b->context->can, f) || !has_type(b->context, f, p->from) || !tx_cl_whole_a(p, piece) ||
-        !tx_cl_whole_b(p, piece) || p->g.lda >= MAX_LD || p->g.ldb >= MAX_LD)
+    if (!has_units(&b->context->can, f) || !has_type(b->context, f, p->from) || p->g.lda >= MAX_LD ||
+        p->g.ldb >= MAX_LD || (f->planes == 1 && !(tx_cl_whole_a(p, piece) && tx_cl_whole_b(p, piece))))
         return 0.0;
-    return tx_cl_tile_suits(b, self, p, tx_cl_matrix_local(b->context), why);
+    const double share = tx_cl_tile_suits(b, self, p, tx_cl_matrix_local(b->context), why);
+    return f->planes > 1 ? tx_cl_planes_suits(b->context, p, f->planes, share) : share;
+}
+
+static void matrix_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
+{
+    const matrix_form *f = self->tile->form;
+    if (f->planes > 1)
+        tx_cl_planes_emit(b, self, p, f->planes);
+    else
+        tx_cl_tile_emit(b, self, p);
 }
 
 static void matrix_options(const tx_context *context, const tx_cl_tile *t, const tx_cl_product *p, char *text,
@@ -55,10 +66,9 @@ static void matrix_options(const tx_context *context, const tx_cl_tile *t, const
     const bool quads = f->quads && (swizzle || strcmp(atom, "WMMA11") != 0) && tx_cl_whole_result(p);
     snprintf(text, size,
              "-DEMULATED=0 -DATOM=%s -DTILE_M=%d -DTILE_N=%d -DWARPS_M=%d -DWARPS_N=%d -DSTAGES=%d -DFULL=%d -DVW=%d "
-             "-DBIAS=%d -DADDS=%d%s%s",
+             "-DPLANES=%d%s%s",
              atom, (int)t->rows, (int)t->columns, f->warps_m, f->warps_n, f->stages, f->takes == FULL, quads ? 4 : 1,
-             tx_present(p->bias), p->accumulate != TX_STORE, tx_cl_matrix_build(f->vendor),
-             swizzle ? " -DSWIZZLE=1" : "");
+             f->planes, tx_cl_matrix_build(f->vendor), swizzle ? " -DSWIZZLE=1" : "");
 }
 
 /* With wgmma work-groups are persistent: they compute several tiles. */
@@ -71,27 +81,27 @@ static int64_t held_groups(const tx_context *context, const tx_cl_tile *t)
 }
 
 static const tx_cl_provider forms[] = {
-#define TX_MATRIX(provider, atom_, vendor_, lanes_, takes_, quads_, rows_, columns_, warps_m_, warps_n_, stages_, \
-                  pitch, rate_)                                                                                   \
-    {.name = (provider),                                                                                          \
-     .device = TX_CL_GPUS,                                                                                        \
-     .piece = 16,                                                                                                 \
-     .suits = matrix_suits,                                                                                       \
-     .epilogues = true,                                                                                           \
-     .grouped = true,                                                                                             \
-     .full = (takes_) == FULL,                                                                                    \
-     .emit = tx_cl_tile_emit,                                                                                     \
-     .tile = &(const tx_cl_tile){                                                                                 \
-         .kernel = "gemm_matrix",                                                                                 \
-         .rows = (rows_),                                                                                         \
-         .columns = (columns_),                                                                                   \
-         .terms = (pitch) / 64 * 32,                                                                              \
-         .group = (lanes_) * (warps_m_) * (warps_n_),                                                             \
-         .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch),                                            \
-         .rate = (rate_),                                                                                         \
-         .options = matrix_options,                                                                               \
-         .held = held_groups,                                                                                     \
-         .form = &(const matrix_form){atom_, vendor_, lanes_, warps_m_, warps_n_, stages_, takes_, quads_, pitch}}},
+#define TX_MATRIX(provider, atom_, vendor_, lanes_, takes_, quads_, rows_, columns_, warps_m_, warps_n_, stages_,  \
+                  pitch, planes_, rate_)                                                                           \
+    {.name = (provider),                                                                                           \
+     .device = TX_CL_GPUS,                                                                                         \
+     .piece = (planes_) > 1 ? 0 : 16,                                                                              \
+     .suits = matrix_suits,                                                                                        \
+     .epilogues = true,                                                                                            \
+     .grouped = true,                                                                                              \
+     .full = (takes_) == FULL,                                                                                     \
+     .emit = matrix_emit,                                                                                          \
+     .tile = &(const tx_cl_tile){.kernel = "gemm_matrix",                                                          \
+                                 .rows = (rows_),                                                                  \
+                                 .columns = (columns_),                                                            \
+                                 .terms = (pitch) / 64 * 32,                                                       \
+                                 .group = (lanes_) * (warps_m_) * (warps_n_),                                      \
+                                 .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch) * (planes_),         \
+                                 .rate = (rate_),                                                                  \
+                                 .options = matrix_options,                                                        \
+                                 .held = held_groups,                                                              \
+                                 .form = &(const matrix_form){atom_, vendor_, lanes_, warps_m_, warps_n_, stages_, \
+                                                              takes_, quads_, pitch, planes_}}},
 #include "backends/opencl/matrix/gemm_matrix.def"
 };
 TX_CL_PROVIDERS(matrix, forms);

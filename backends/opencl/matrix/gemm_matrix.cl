@@ -15,11 +15,12 @@
  *   AB, WIDEN        The storage type of a and b. WIDEN is 1 if it has 16 bits.
  *   Y                The storage type of y.
  *   VW               With 4 rows of y and of operands with its layout are whole quads, aligned; else 1.
- *   TRANS_A, TRANS_B, PARTS, GROUPED   As in gemm_tile.cl.
+ *   TRANS_A, TRANS_B, GROUPED   As in gemm_tile.cl.
  *   ATOM             The matrix instruction: MMA, MFMA, WMMA11, WMMA12, WGMMA, DPAS8 or DPAS16.
  *   TILE_M, TILE_N, WARPS_M, WARPS_N, STAGES   The form.
  *   FULL             With 1 fp32 operands keep all their bits.
- *   BIAS, ADDS       With 1 there is a bias, or y may be added to.
+ *   PLANES           With 2 or 3 a and b are planes of bf16 (gemm_matrix_planes.cl). Each block of terms takes STEPS
+ *                    steps: products of a plane of a and a plane of b, small ones first. Each plane is copied once.
  *   EMULATED         With 1 the text before the atoms defines their instructions in OpenCL C, for tests.
  */
 
@@ -34,6 +35,8 @@
 #define GOES_ON (ATOM == WGMMA)
 #define BAND (ATOM == WGMMA ? 16 : 8)
 #include "backends/opencl/gemm/gemm_place.cl"
+
+#include "matrix_planes.cl"
 
 #define PIECE (16 / (int)sizeof(ab_t)) /* elements in 16 bytes */
 #define TILE_K ((ATOM == WGMMA ? 8 : 4) * PIECE)
@@ -67,12 +70,14 @@
  * fragments by these.
  *
  *   `blocks_show`         Makes copied data visible to the unit.
- *   `multiply_block`      Begins a stage's products; those of the previous block are done.
+ *   `multiply_block`      Begins products of blocks; those of the previous call are done. With `adds` 0 they replace
+ *                         the sums.
  *   `multiply_end`        Waits until all products are added to the sums.
  *   `told_again`          Returns its argument, but compilers do not know that. So values that depend on it are not
  *                         kept in registers. */
-#define IN_FLIGHT (ATOM == WGMMA)
-#define AHEAD (STAGES - 1 - IN_FLIGHT)
+#define IN_FLIGHT (ATOM == WGMMA && !PROMOTES)
+#define LATE (PLANES > 1 && IN_FLIGHT) /* planes are copied a step later, when the products of their stage are done */
+#define AHEAD (STAGES - 1 - (IN_FLIGHT && !LATE))
 #if ATOM == MMA || ATOM == WGMMA
 #include "matrix_mma.cl"
 #include "matrix_mma_tile.cl"
@@ -112,16 +117,14 @@
 #ifndef RIGHTS
 #define RIGHTS ATOMS_N
 #endif
-#if !IN_FLIGHT
-#define blocks_show(a, b, item, shown)
+#if ATOM != WGMMA
+#define blocks_show(a, b, step, item, shown)
 #define multiply_end(sum, shown)
 #define told_again(x) (x)
 
-static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t *a, const __local ab_t *b, int stage,
+static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t *a, const __local ab_t *b, int adds,
                            int line, int column, int lane, __local uint *shown)
 {
-    a += stage * BLOCK_A;
-    b += stage * BLOCK_B;
 #pragma unroll
     for (int k = 0; k < TILE_K; k += ATOM_K) {
         fragment left[ATOMS_M];
@@ -158,7 +161,7 @@ static void store_if(int exists, vec v, __global y_t *to)
 #include "backends/opencl/gemm/epilogue.cl"
 
 /* A lane's sums of an atom are VECTORS vectors. The operands of BATCH atoms are loaded before the first is used, so
- * that a lane waits for memory once. */
+ * that a lane waits for memory once. Conditions about operands that may be absent are the same for all lanes. */
 #ifndef LOADED
 #define LOADED 4
 #endif
@@ -168,48 +171,58 @@ static void store_if(int exists, vec v, __global y_t *to)
 #define VECTOR_ROW(atom, v, lane) (ATOM_M * ((atom) / ATOMS_N) + STORE_ROW(RUN_OF(v), lane))
 #define VECTOR_COLUMN(atom, v, lane) (ATOM_N * ((atom) % ATOMS_N) + STORE_COLUMN(RUN_OF(v), lane) + (v)*VW % STORE_RUN)
 
-/* Stores a warp's sums, of which `rows` rows and `columns` columns exist. The pointers are to the first sum. Loads are
- * not guarded: those of other rows and columns are from the last ones. It must be inlined to keep the sums in
- * registers. */
-TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], __global y_t *y, const __global float *bias,
-                          const __global y_t *with, __global y_t *kept, int rows, int columns, long n, int adds,
-                          int lane, __local uint *shown)
+/* Lanes exchange a warp's sums for stores, and add the bias, which may be NULL, of a warp's `columns` columns. */
+TX_INLINE void join_sums(float sum[ATOMS_M][ATOMS_N][SUMS], const __global float *bias, int columns, int lane,
+                         __local uint *shown)
 {
 #pragma unroll
+    for (int atom = 0; atom < ATOMS_M * ATOMS_N; atom++)
+        join_runs(sum[atom / ATOMS_N][atom % ATOMS_N], lane, shown);
+    if (!bias)
+        return;
+#pragma unroll
+    for (int atom = 0; atom < ATOMS_M * ATOMS_N; atom++)
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++) {
+            float *const to = sum[atom / ATOMS_N][atom % ATOMS_N] + v * VW;
+            const int column = min(VECTOR_COLUMN(atom, v, lane), columns - VW);
+            VSTORE_PRIVATE(VLOAD_PRIVATE(to) + tx_load(bias + column, 0, VW, 0.0f), to);
+        }
+}
+
+/* Stores a warp's sums, of which `rows` rows and `columns` columns exist. The pointers are to the first sum; `with` and
+ * `kept` may be NULL. Loads are not guarded: those of other rows and columns are from the last ones. It must be inlined
+ * to keep the sums in registers. */
+TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], __global y_t *y, const __global y_t *with,
+                          __global y_t *kept, int rows, int columns, long n, int adds, int lane)
+{
+    const __global y_t *const from = adds ? y : with; /* a product with an epilogue is not added to y */
+#pragma unroll
     for (int first = 0; first < ATOMS_M * ATOMS_N; first += BATCH) {
-        vec biases[BATCH][VECTORS], olds[BATCH][VECTORS], others[BATCH][VECTORS];
+        vec others[BATCH][VECTORS];
+        if (READS(from))
+#pragma unroll
+            for (int b = 0; b < BATCH; b++)
+#pragma unroll
+                for (int v = 0; v < VECTORS; v++) {
+                    const int column = min(VECTOR_COLUMN(first + b, v, lane), columns - VW);
+                    const long at = min(VECTOR_ROW(first + b, v, lane), rows - 1) * n + column;
+                    others[b][v] = TX_CAT(tx_load_, Y)(from + at, 0, VW);
+                }
 #pragma unroll
         for (int b = 0; b < BATCH; b++)
-#pragma unroll
-            for (int v = 0; v < VECTORS; v++) {
-                const int column = min(VECTOR_COLUMN(first + b, v, lane), columns - VW);
-                const long at = min(VECTOR_ROW(first + b, v, lane), rows - 1) * n + column;
-                if (BIAS)
-                    biases[b][v] = tx_load(bias + column, 0, VW, 0.0f);
-                if (ADDS && adds)
-                    olds[b][v] = TX_CAT(tx_load_, Y)(y + at, 0, VW);
-                others[b][v] = tx_other(with, at, at + VW);
-            }
-#pragma unroll
-        for (int b = 0; b < BATCH; b++) {
-            float *const sums = sum[(first + b) / ATOMS_N][(first + b) % ATOMS_N];
-            join_runs(sums, lane, shown);
 #pragma unroll
             for (int v = 0; v < VECTORS; v++) {
                 const int row = VECTOR_ROW(first + b, v, lane), column = VECTOR_COLUMN(first + b, v, lane);
                 const long at = row * n + column;
                 const int exists = row < rows && column < columns;
-                vec out = VLOAD_PRIVATE(sums + v * VW);
-                if (BIAS)
-                    out += biases[b][v];
-                if (ADDS && adds)
-                    out += olds[b][v];
-                out = tx_product(out);
+                vec out = VLOAD_PRIVATE(sum[(first + b) / ATOMS_N][(first + b) % ATOMS_N] + v * VW);
+                if (KEEPS || READS(with))
+                    out = tx_product(out);
                 if (KEEPS)
                     STORE_IF(exists && kept, out, kept + at);
-                STORE_IF(exists, tx_apply(out, others[b][v]), y + at);
+                STORE_IF(exists, KEEPS || READS(from) ? tx_apply(out, others[b][v]) : out, y + at);
             }
-        }
     }
 }
 
@@ -254,40 +267,53 @@ static source source_of(const operands *o, uint tile)
     return from;
 }
 
-/* After a tile's last block begins the first block of the next tile, or a block of zeros. */
+/* Begins copies of the block that step `step` begins, or of its planes. After a tile's last block follows the first
+ * block of the next tile, or a block of zeros. */
 static void blocks_begin(source *from, const operands *o, uint end_tile, moving *moving_a, moving *moving_b,
-                         __local ab_t *block_a, __local ab_t *block_b, int item)
+                         __local ab_t *block_a, __local ab_t *block_b, int step, int item)
 {
 #if GOES_ON
     const uint then = from->tile + (uint)get_num_groups(0);
-    if (from->left <= 0 && then < end_tile)
+    if (step == 0 && from->left <= 0 && then < end_tile)
         *from = source_of(o, then);
 #endif
     const int some = from->left > 1 ? TILE_K : from->left == 1 ? from->last : 0;
-    copies_begin(moving_a, block_a, from->a, !TRANS_A, TILE_M, o->lda, from->lines_a, some, item);
-    copies_begin(moving_b, block_b, from->b, TRANS_B, TILE_N, o->ldb, from->lines_b, some, item);
+    const int plane_b = step - LATE, plane_a = PLANES - 1 - plane_b;
+    if (plane_b >= 0 && plane_a >= 0) {
+        copies_begin(moving_a, block_a + plane_a * BLOCK_A, from->a + plane_a * (TRANS_A ? o->k : o->m) * o->lda,
+                     !TRANS_A, TILE_M, o->lda, from->lines_a, some, item);
+        copies_begin(moving_b, block_b + plane_b * BLOCK_B, from->b + plane_b * (TRANS_B ? o->n : o->k) * o->ldb,
+                     TRANS_B, TILE_N, o->ldb, from->lines_b, some, item);
+    }
     copies_close();
+    if (step < STEPS - 1)
+        return;
     from->a += TILE_K * (TRANS_A ? o->lda : 1);
     from->b += TILE_K * (TRANS_B ? 1 : o->ldb);
     from->left--;
 }
 
+/* Sum number e of a lane. */
+#define LANE_SUMS (ATOMS_M * ATOMS_N * SUMS)
+#define SUM_AT(sum, e) (sum)[(e) / SUMS / ATOMS_N][(e) / SUMS % ATOMS_N][(e) % SUMS]
+
 static void clear(float sum[ATOMS_M][ATOMS_N][SUMS])
 {
 #pragma unroll
-    for (int i = 0; i < ATOMS_M; i++)
-#pragma unroll
-        for (int j = 0; j < ATOMS_N; j++)
-#pragma unroll
-            for (int e = 0; e < SUMS; e++)
-                sum[i][j][e] = 0.0f;
+    for (int e = 0; e < LANE_SUMS; e++)
+        SUM_AT(sum, e) = 0.0f;
 }
 
+#include "gemm_matrix_mend.cl"
+
+/* The blocks of a stage. */
+#define STAGE(tile, stage, block) ((tile) + (stage)*PLANES * (block))
+
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
-gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_tile, TILE_ARGUMENTS)
+gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_tile, TILE_ARGUMENTS WHOLE_ARGUMENTS)
 {
-    __local ab_t tile_a[STAGES * BLOCK_A] ALIGNED;
-    __local ab_t tile_b[STAGES * BLOCK_B] ALIGNED;
+    __local ab_t tile_a[STAGES * PLANES * BLOCK_A] ALIGNED;
+    __local ab_t tile_b[STAGES * PLANES * BLOCK_B] ALIGNED;
 #if EMULATED
     __local uint shown[GROUP * SHOWN];
     for (int i = 0; i < SHOWN; i++)
@@ -298,29 +324,35 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
     const int item = get_local_id(0), lane = item % LANES, warp = item / LANES;
     const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
     const operands of = {a, b, a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part, GROUPS};
+    WHOLE_OPERANDS
     float sum[ATOMS_M][ATOMS_N][SUMS];
     moving moving_a, moving_b;
     uint tile = (uint)(first_tile + get_group_id(0));
     source from = source_of(&of, tile);
-    for (int i = 0; i < AHEAD; i++)
-        blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, tile_a + i * BLOCK_A, tile_b + i * BLOCK_B,
-                     item);
+    for (int i = 0; i < AHEAD * STEPS; i++)
+        blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, STAGE(tile_a, i / STEPS, BLOCK_A),
+                     STAGE(tile_b, i / STEPS, BLOCK_B), i % STEPS, item);
     int at = 0, next = AHEAD; /* the stages that are multiplied and filled */
     do {
+        PARTIAL_SUMS
         clear(sum);
         int left = blocks_of(place_of_tile(&of, tile).terms);
         do {
-            copies_end(&moving_a, tile_a + at * BLOCK_A, &moving_b, tile_b + at * BLOCK_B, item);
-            blocks_show(tile_a + at * BLOCK_A, tile_b + at * BLOCK_B, item, shown);
-            barrier(
-                CLK_LOCAL_MEM_FENCE); /* this block is complete, and the one that is filled next is no longer read */
-            blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, tile_a + next * BLOCK_A,
-                         tile_b + next * BLOCK_B, item);
-            multiply_block(sum, tile_a, tile_b, at, line, column, lane, shown);
+            for (int step = 0; step < STEPS; step++) {
+                const __local ab_t *block_a = STAGE(tile_a, at, BLOCK_A) + PLANE_A(step) * BLOCK_A,
+                                   *block_b = STAGE(tile_b, at, BLOCK_B) + PLANE_B(step) * BLOCK_B;
+                copies_end(&moving_a, tile_a + at * BLOCK_A, &moving_b, tile_b + at * BLOCK_B, item);
+                blocks_show(block_a, block_b, step, item, shown);
+                barrier(CLK_LOCAL_MEM_FENCE); /* this block is complete, and the next one's place is no longer read */
+                blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, STAGE(tile_a, next, BLOCK_A),
+                             STAGE(tile_b, next, BLOCK_B), step, item);
+                multiply_block(PARTIAL(sum), block_a, block_b, !PROMOTES || step > 0, line, column, lane, shown);
+            }
+            promote(sum, PARTIAL(sum), shown);
             at = at == STAGES - 1 ? 0 : at + 1;
             next = next == STAGES - 1 ? 0 : next + 1;
         } while (--left > 0);
-        multiply_end(sum, shown);
+        multiply_end(PARTIAL(sum), shown);
 
         const gemm_place place = place_of_tile(&of, tile);
         const int adds = tx_adds(accumulate, control), now = told_again(item), lane = now % LANES, warp = now / LANES;
@@ -331,9 +363,10 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
                   columns = (int)min(n - first_column, (long)WARP_N);
         const long first = first_row * n + first_column;
         __global y_t *const results = y + y_at + first, *const keeps = kept ? kept + kept_at + first : 0;
-        const __global float *const biases = bias + bias_at + first_column;
-        const __global y_t *const others = with + with_at + first;
-        store_sums(sum, results, biases, others, keeps, rows, columns, n, adds, lane, shown);
+        const __global y_t *const others = with ? with + with_at + first : 0;
+        mend(sum, &whole, &place, line, column, rows, columns, lane);
+        join_sums(sum, bias ? bias + bias_at + first_column : 0, columns, lane, shown);
+        store_sums(sum, results, others, keeps, rows, columns, n, adds, lane);
         tile += (uint)get_num_groups(0);
     } while (GOES_ON && tile < (uint)end_tile);
 }

@@ -14,10 +14,10 @@ static void copy_close(void)
     __asm__ volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits for all groups except those of the last AHEAD - 1 calls. */
+/* Waits for all groups except those of the last calls, whose blocks the next products do not need. */
 static void copy_wait_oldest(void)
 {
-    __asm__ volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
+    __asm__ volatile("cp.async.wait_group %0;" ::"n"(AHEAD * STEPS - 1 - LATE) : "memory");
 }
 
 #if VW == 4
@@ -66,7 +66,7 @@ static float4 round_f16(float4 v)
 #define ROUND_BF16 round_bf16
 #define ROUND_HALVES round_f16
 
-#if WIDEN
+#if WIDEN && PLANES == 1
 /* The logistic function with approximate exponentials and reciprocals. Their relative errors of about 2^-22 do not
  * affect 16-bit results. */
 static float logistic_of(float x)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embedding, gather, scatter, broadcasts, casts and copies. IN and OUT name storage types (f32, bf16 or f16).
+ * Embedding, gather, broadcasts, casts and copies. IN and OUT name storage types (f32, bf16 or f16).
  */
 
 #ifndef IN
@@ -13,13 +13,6 @@
 #define OUT_T TX_CAT(OUT, _t)
 #define LOAD_IN TX_CAT(tx_load_, IN)
 #define STORE_OUT TX_CAT(tx_store_, OUT)
-
-#ifndef PIECE
-#define PIECE 1
-#endif
-#ifndef SORT
-#define SORT 1
-#endif
 
 /* TX_ROW is row (b, t). P is the number of rows of the position table, 0 without one. `at` is the rank of the
  * positions in it; 0 means absent, so row t has position t. */
@@ -98,6 +91,114 @@ __kernel void shift_rows(const __global IN_T *x, long xo, __global IN_T *y, long
     })
 }
 
+/* Operands of latent attention (MLA_QKV). A head has N elements that do not rotate and R that do, and a value V. */
+#define GET_IN(p, i) TX_CAT(TX_GET_, IN)(p, i)
+
+/* The place of element i of those that rotate, and the element at place i. */
+static long to_place(long i, long R, int step)
+{
+    return step == 2 ? i % 2 * (R / 2) + i / 2 : i;
+}
+static long at_place(long i, long R, int step)
+{
+    return step == 2 ? i % (R / 2) * 2 + i / (R / 2) : i;
+}
+
+__kernel void mla_qkv(const __global IN_T *q, long qo, const __global IN_T *kv, long ko, const __global IN_T *rope,
+                      long ro, __global IN_T *y, long yo, long n, long heads, long N, long R, long V, int step)
+{
+    const long row = TX_ROW, d = N + R;
+    q += qo + row * heads * d;
+    kv += ko + row * heads * (N + V);
+    rope += ro + row * R;
+    y += yo + row * n;
+    TX_EACH({
+        for (long k = i; k < i + VW && k < n; k++) {
+            const long part = k / (heads * d);
+            const long head = k / d % heads;
+            const long j = k % d;
+            if (part == 2)
+                y[k] = j < V ? kv[head * (N + V) + N + j] : (IN_T)0;
+            else if (j >= R)
+                y[k] = part ? kv[head * (N + V) + j - R] : q[head * d + j - R];
+            else
+                y[k] = part ? rope[at_place(j, R, step)] : q[head * d + N + at_place(j, R, step)];
+        }
+    })
+}
+
+/* The n columns are those of dq, dkv and drope. */
+__kernel void mla_qkv_grad(const __global IN_T *dy, long dyo, __global IN_T *dq, long qo, __global IN_T *dkv, long ko,
+                           __global float *drope, long ro, long n, long heads, long N, long R, long V, int step)
+{
+    const long row = TX_ROW, d = N + R;
+    dy += dyo + row * 3 * heads * d;
+    dq += qo + row * heads * d;
+    dkv += ko + row * heads * (N + V);
+    drope += ro + row * R;
+    TX_EACH({
+        for (long k = i; k < i + VW && k < n; k++) {
+            const long in_kv = k - heads * d;
+            const long in_rope = in_kv - heads * (N + V);
+            if (in_rope >= 0) {
+                float sum = 0.0f;
+                for (long head = 0; head < heads; head++)
+                    sum += GET_IN(dy, (heads + head) * d + to_place(in_rope, R, step));
+                drope[in_rope] = sum;
+            } else if (in_kv >= 0) {
+                const long head = in_kv / (N + V);
+                const long j = in_kv % (N + V);
+                dkv[in_kv] = dy[(heads + head) * d + (j < N ? R + j : heads * d + j - N)];
+            } else {
+                const long j = k % d;
+                dq[k] = dy[k - j + (j < N ? R + j : to_place(j - N, R, step))];
+            }
+        }
+    })
+}
+
+/* The matrices of PLACE_ROWS: the first row and the rows of each, and the index of the one that has a row, or -1. */
+#define PLACES long first0, long first1, long first2, long first3, long rows0, long rows1, long rows2, long rows3
+#define HAS(i) (row >= first##i && row < first##i + rows##i)
+#define PART (HAS(0) ? 0 : HAS(1) ? 1 : HAS(2) ? 2 : HAS(3) ? 3 : -1)
+#define OF_PART(part, x) ((part) == 0 ? x##0 : (part) == 1 ? x##1 : (part) == 2 ? x##2 : x##3)
+
+/* TX_ROW is row `row` of y. The matrices have `columns` columns. */
+__kernel void place_rows(const __global float *x0, long o0, const __global float *x1, long o1, const __global float *x2,
+                         long o2, const __global float *x3, long o3, __global float *y, long yo, long n, long columns,
+                         long step, PLACES, float alpha)
+{
+    const long row = TX_ROW;
+    const int part = PART;
+    const long from = part < 0 ? 0 : OF_PART(part, o) + (row - OF_PART(part, first)) * columns;
+    const __global float *x = OF_PART(part, x);
+    y += yo + row * n;
+    TX_EACH({
+        for (long k = i; k < i + VW && k < n; k++) {
+            const long column = k - part * step;
+            y[k] = part >= 0 && column >= 0 && column < columns ? alpha * x[from + column] : 0.0f;
+        }
+    })
+}
+
+/* TX_ROW is row `row` of dy, which has `width` columns. */
+__kernel void place_rows_grad(const __global float *dy, long dyo, __global float *x0, long o0, __global float *x1,
+                              long o1, __global float *x2, long o2, __global float *x3, long o3, long n, long width,
+                              long step, PLACES, float alpha, int mode, const __global uint *control)
+{
+    const long row = TX_ROW;
+    const int part = PART, adds = tx_adds(mode, control);
+    if (part < 0)
+        return;
+    __global float *x = OF_PART(part, x);
+    x += OF_PART(part, o) + (row - OF_PART(part, first)) * n;
+    dy += dyo + row * width + part * step;
+    TX_EACH({
+        for (long k = i; k < i + VW && k < n; k++)
+            x[k] = (adds ? x[k] : 0.0f) + alpha * dy[k];
+    })
+}
+
 /* A work-item numbers the tokens of one row. */
 __kernel void token_positions(const __global int *tokens, long to, __global int *y, long yo, int B, int T, int padding)
 {
@@ -107,158 +208,6 @@ __kernel void token_positions(const __global int *tokens, long to, __global int 
     int position = padding;
     for (long i = b * T; i < (b + 1) * T; i++)
         y[yo + i] = tokens[to + i] == padding ? padding : ++position;
-}
-
-/* ---- scatter_add ------------------------------------------------------------------------------ */
-
-/* scatter_add adds the sources of each row in their order, in pieces of PIECE.
- *
- * Sources are sorted by index, then by their own number, so that the sources of a row are adjacent. `sorted` holds for
- * each place the source, its number in the row, and the number of sources of the row. If a row has more than PIECE
- * sources, the sums of its pieces are first stored in parts[2 ceil(count / PIECE)][n]. So a frequent row is not left to
- * one work-item. */
-
-/* Zeroes the output unless the op adds to it. */
-__kernel void scatter_begin(__global float *y, long yo, long n, int mode, const __global uint *control)
-{
-    if (tx_adds(mode, control))
-        return;
-    TX_EACH({ tx_store((vec)0.0f, y + yo, i, n); })
-}
-
-#define EACH_PLACE(i, count)                                                                                           \
-    for (int i = (int)get_global_id(0) * RUN, end = min(i + RUN, count); i < end; i++)
-
-/* Sorts sources by index, then by their own number, in blocks of SORT. The place of a source is the number of
- * sources that precede it. */
-__kernel void scatter_sort(const __global int *indices, long io, __global int *order, long oo, int count)
-{
-    indices += io;
-    order += oo;
-    EACH_PLACE(i, count)
-    {
-        const int first = i / SORT * SORT, last = min(first + SORT, count), index = indices[i];
-        int place = first;
-        for (int j = first; j < last; j++)
-            place += indices[j] < index || (indices[j] == index && j < i);
-        order[place] = i;
-    }
-}
-
-/* Merges pairs of sorted runs of `run` sources. A work-item writes RUN consecutive places. It finds by bisection
- * how many sources before them come from the left run, then merges step by step. */
-__kernel void scatter_merge(const __global int *indices, long io, const __global int *from, long fo, __global int *to,
-                            long too, int count, int run)
-{
-    const int first = (int)get_global_id(0) * RUN, base = first / (2 * run) * 2 * run, before = first - base;
-    if (first >= count)
-        return;
-    const int lefts = min(run, count - base), rights = min(run, count - base - lefts);
-    const __global int *left = from + fo + base, *right = left + lefts;
-    indices += io;
-    to += too;
-    int low = max(0, before - rights), high = min(before, lefts);
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        if (indices[left[middle]] <= indices[right[before - 1 - middle]])
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    int l = low, r = before - low;
-    for (int i = first; i < min(first + RUN, base + lefts + rights); i++) {
-        const int takes_left = r >= rights || (l < lefts && indices[left[l]] <= indices[right[r]]);
-        to[i] = takes_left ? left[l++] : right[r++];
-    }
-}
-
-/* Returns the last source with the same row as the source at `place`, in direction `sign`. The search doubles its
- * steps, then bisects. */
-static int last_alike(const __global int *indices, const __global int *order, int count, int place, int sign)
-{
-    const int index = indices[order[place]], limit = sign > 0 ? count - 1 - place : place;
-    int low = 0, high = 1; /* low: same row; high: not known to be the same */
-    while (high <= limit && indices[order[place + sign * high]] == index) {
-        low = high;
-        high *= 2;
-    }
-    high = min(high, limit + 1);
-    while (low + 1 < high) {
-        const int middle = low + (high - low) / 2;
-        if (indices[order[place + sign * middle]] == index)
-            low = middle;
-        else
-            high = middle;
-    }
-    return place + sign * low;
-}
-
-/* Writes the row data of each place in the sorted order. */
-__kernel void scatter_rows(const __global int *indices, long io, const __global int *order, long oo,
-                           __global int *sorted, long so, int count, int rows, int padding)
-{
-    indices += io;
-    order += oo;
-    int index = -1, first = 0, last = -1; /* of the row at the previous place */
-    EACH_PLACE(i, count)
-    {
-        if (i > last) {
-            index = indices[order[i]];
-            first = last_alike(indices, order, count, i, -1);
-            last = last_alike(indices, order, count, i, 1);
-        }
-        __global int *at = sorted + so + 3 * (long)i;
-        at[0] = order[i];
-        at[1] = i - first;
-        at[2] = index >= 0 && index < rows && index != padding ? last + 1 - first : 0;
-    }
-}
-
-/* Index in `parts` of the piece that begins at a place. The first piece of a row has an odd index. It may share its
- * PIECE places with the last piece of another row, but never with another first piece. */
-static long part_of(long place, int number)
-{
-    return place / PIECE * 2 + (number == 0);
-}
-
-/* TX_ROW is a place. The work-item at the first place of each piece sums it. */
-__kernel void scatter_pieces(const __global int *indices, long io, const __global IN_T *src, long so,
-                             __global float *y, long yo, const __global int *sorted, long sorto, __global float *parts,
-                             long po, long n)
-{
-    const long place = TX_ROW;
-    const __global int *at = sorted + sorto + 3 * place;
-    const int number = at[1], size = at[2], length = min(size - number, PIECE);
-    if (number % PIECE || length <= 0)
-        return;
-    const int whole = size <= PIECE;
-    __global float *to = whole ? y + yo + indices[io + at[0]] * n : parts + po + part_of(place, number) * n;
-    TX_EACH({
-        vec sum = 0.0f;
-        if (whole)
-            sum = tx_load(to, i, n, 0.0f);
-        for (int k = 0; k < length; k++)
-            sum += LOAD_IN(src + so + at[3 * k] * n, i, n);
-        tx_store(sum, to, i, n);
-    })
-}
-
-/* TX_ROW is a place. The work-item at the first place of a row with several pieces adds them to the output. */
-__kernel void scatter_join(const __global int *indices, long io, __global float *y, long yo, const __global int *sorted,
-                           long sorto, const __global float *parts, long po, long n)
-{
-    const long place = TX_ROW;
-    const __global int *at = sorted + sorto + 3 * place;
-    const int size = at[2];
-    if (at[1] || size <= PIECE)
-        return;
-    y += yo + indices[io + at[0]] * n;
-    TX_EACH({
-        vec sum = tx_load(y, i, n, 0.0f);
-        for (int number = 0; number < size; number += PIECE)
-            sum += tx_load(parts + po + part_of(place + number, number) * n, i, n, 0.0f);
-        tx_store(sum, y, i, n);
-    })
 }
 
 /* ---- broadcasts, casts, copies ----------------------------------------------------------------------------- */
@@ -304,12 +253,6 @@ __kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, lo
             if (i + k < n)
                 y[yo + i + k] = x[xo + i + k];
     })
-}
-
-__kernel void fill(__global OUT_T *y, long yo, long n, float value)
-{
-    y += yo;
-    TX_EACH({ STORE_OUT((vec)value, y, i, n); })
 }
 
 __kernel void range(__global int *y, long yo, long n, long period, int first, int step, int gap)

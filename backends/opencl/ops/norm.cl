@@ -53,8 +53,8 @@ typedef TX_CAT(Z, _t) z_t;
 #define DROPOUT_ARGUMENTS , long middle, float p, int site, int first_row, int gap, const __global uint *control
 
 /* kept = x + dropout(z) for a row. */
-static void add_dropped(const __global float *x, const __global z_t *z, __global float *kept, long n, const draws *d,
-                        uint row)
+TX_INLINE void add_dropped(const __global float *x, const __global z_t *z, __global float *kept, long n, const draws *d,
+                           uint row)
 {
     for (long first = (long)get_local_id(0) * DRAWN * VW; first < n; first += WG * DRAWN * VW) {
         vec factor[DRAWN];

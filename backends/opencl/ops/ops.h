@@ -47,6 +47,8 @@ tx_status tx_cl_arg_accumulate(tx_cl_builder *b, const tx_command *c);
 /* Passes the arguments of a draw for x [sample, .., columns]: long rows of a sample, float number, int site, int
  * first row, int gap, __global const uint *control. */
 tx_status tx_cl_arg_draw(tx_cl_builder *b, const tx_command *c, int64_t sample_rows, float number);
+/* Passes the arguments of a rotary embedding after x, y and the columns, without rates. */
+tx_status tx_cl_rotary_arguments(tx_cl_builder *b, const tx_command *c);
 /* Returns the build option for the storage type of operands of type H (ops.def), given one of them. */
 const char *tx_cl_type(const tx_operand *o);
 

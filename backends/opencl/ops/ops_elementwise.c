@@ -10,18 +10,27 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- Kernel forms --------------------------------------------------------------------------------------- */
 
-/* Returns true if vectors of 16 bytes are aligned in all operands, in every row of `columns` elements. */
-static bool aligned(const tx_command *c, int64_t columns)
+/* Returns true if vectors of 16 bytes are aligned in an operand, in every row of `columns` elements. Its only row may
+ * have any length, as vectors that cross the end are loaded by elements. */
+static bool aligned_in(const tx_operand *x, int64_t columns)
+{
+    const int64_t count = tx_present(x) ? tx_operand_count(x) : 0;
+    return count < 4 || (x->offset % 16 == 0 && (columns % 4 == 0 || count <= columns));
+}
+
+/* The same for all operands. Kernels that reduce rows may keep them in registers as whole vectors. */
+static bool aligned(const tx_command *c, int64_t columns, bool reduces)
 {
     const tx_op_info *info = tx_op_info_of(c->op);
-    bool good = columns % 4 == 0;
+    bool good = !reduces || columns % 4 == 0;
     for (int i = 0; i < info->inputs; i++)
-        good = good && (!tx_present(&c->in[i]) || c->in[i].offset % 16 == 0);
+        good = good && aligned_in(&c->in[i], columns);
     for (int i = 0; i < info->outputs; i++)
-        good = good && (!tx_present(&c->out[i]) || c->out[i].offset % 16 == 0);
+        good = good && aligned_in(&c->out[i], columns);
     return good;
 }
 
@@ -30,7 +39,7 @@ tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t co
 {
     tx_cl_form form = {.vector = 16, .run = 1, .group = 1};
     if (!b->limits->cpu) {
-        form.vector = aligned(c, columns) ? 4 : 1;
+        form.vector = aligned(c, columns, reduces) ? 4 : 1;
         const size_t most = form.group = tx_cl_group(b, 256);
         if (reduces && most > 32) { /* the fewest lanes that need the fewest rounds: 192, not 256, for 768 columns */
             const int64_t vectors = tx_cl_blocks(columns, form.vector), rounds = tx_cl_blocks(vectors, (int64_t)most);
@@ -41,6 +50,11 @@ tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t co
     }
     int used = snprintf(form.options, sizeof form.options, "-DWG=%zu -DVW=%d -DRUN=%d%s", form.group, form.vector,
                         form.run, *more ? " " : "");
+    if (c->attrs.update.rate != 0.0f && used < (int)sizeof form.options) {
+        tx_format(form.options + used, sizeof form.options - (size_t)used, "%s-DRATE=%#.9gf%s", *more ? "" : " ",
+                  (double)c->attrs.update.rate, *more ? " " : "");
+        used = (int)strlen(form.options);
+    }
     va_list list;
     va_start(list, more);
     tx_format_list(form.options + used, sizeof form.options - (size_t)used, more, list);
@@ -184,23 +198,30 @@ static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel
 TX_CL_OP(dropout, drawn, "dropout", c->attrs.draw.p)
 TX_CL_OP(noise, drawn, "noise", c->attrs.scale)
 
-tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
+tx_status tx_cl_rotary_arguments(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *x = &c->in[0].shape;
-    int32_t half = tx_rope_rotated(&c->attrs) / 2;
-    tx_cl_form form = {.vector = 1, .run = b->limits->cpu ? half : 1, .group = tx_cl_group(b, 32)};
+    const int32_t half = tx_rope_rotated(&c->attrs) / 2;
     float frequency[TX_MAX_ROTARY / 2] = {0};
     for (int32_t i = 0; i < half; i++)
         frequency[i] = tx_rope_frequency(&c->attrs, i);
+    TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.attention.heads, c->attrs.attention.head_size, half);
+    tx_cl_arg_values(b, sizeof frequency, 1, frequency);
+    TX_CL_F32(b, c->attrs.rope->magnitude);
+    TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);
+    return TX_CL_OPERANDS(b, &c->in[1]);
+}
+
+tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *x = &c->in[0].shape;
+    const int32_t half = tx_rope_rotated(&c->attrs) / 2;
+    tx_cl_form form = {.vector = 1, .run = b->limits->cpu ? half : 1, .group = tx_cl_group(b, 32)};
     snprintf(form.options, sizeof form.options, "-DVW=1 -DRUN=%d%s %s", form.run,
              tx_present(&c->in[2]) ? " -DRATES" : "", tx_cl_type(&c->in[0]));
     tx_cl_launch_columns(b, &form, "elementwise", "rotary", half, tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0]);
     TX_CL_I64(b, tx_shape_last(x));
-    TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.attention.heads, c->attrs.attention.head_size, half);
-    tx_cl_arg_values(b, sizeof frequency, 1, frequency);
-    TX_CL_F32(b, c->attrs.rope->magnitude);
-    TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);
-    TX_CL_OPERANDS(b, &c->in[1]);
+    tx_cl_rotary_arguments(b, c);
     return tx_present(&c->in[2]) ? TX_CL_OPERANDS(b, &c->in[2]) : b->status;
 }

@@ -4,8 +4,10 @@
  */
 #include "backends/opencl/ops/ops.h"
 
+#include "api/base/half.h"
+
 #include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 
 /* Begins a kernel of movement.cl. Dimension 0 is columns, dimension 1 rows. */
 static void move(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_dtype in, tx_dtype out, int64_t columns,
@@ -69,46 +71,113 @@ tx_status tx_cl_shift_rows(tx_cl_builder *b, const tx_command *c)
     return TX_CL_I64(b, tx_shape_last(x), x->dim[x->rank - 2], c->attrs.first, (int64_t)c->attrs.step);
 }
 
-#define PIECE 64       /* sources that are summed at a time */
-#define SORT_BLOCK 256 /* sources that are sorted by counting */
-#define SORT_ITEMS 64  /* sources of a work-item on a CPU, in every kernel */
-#define MERGE_ITEMS 8  /* sources of a work-item on a GPU that merges */
+/* Kernel(in.., out.., columns, heads, N, R, V, step): the sizes of MLA_QKV. */
+static tx_status latent(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t plain,
+                        int64_t rotated, int64_t value)
+{
+    move_all(b, c, kernel, c->in[0].dtype, columns, tx_shape_rows(&c->in[0].shape));
+    TX_CL_I64(b, c->attrs.attention.heads, plain, rotated, value);
+    return TX_CL_I32(b, c->attrs.step);
+}
+
+tx_status tx_cl_mla_qkv(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t heads = c->attrs.attention.heads, rotated = tx_shape_last(&c->in[2].shape),
+                  plain = tx_shape_last(&c->in[0].shape) / heads - rotated;
+    return latent(b, c, "mla_qkv", tx_shape_last(&c->out[0].shape), plain, rotated,
+                  tx_shape_last(&c->in[1].shape) / heads - plain);
+}
+
+tx_status tx_cl_mla_qkv_grad(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t rotated = tx_shape_last(&c->out[2].shape),
+                  columns = tx_shape_last(&c->out[0].shape) + tx_shape_last(&c->out[1].shape) + rotated;
+    return latent(b, c, "mla_qkv_grad", columns, c->attrs.rows, rotated, c->attrs.vocab);
+}
+
+static tx_status arg_places(tx_cl_builder *b, const tx_attrs *attrs)
+{
+    for (int i = 0; i < TX_PLACES; i++)
+        TX_CL_I64(b, (int64_t)attrs->place[i]);
+    for (int i = 0; i < TX_PLACES; i++)
+        TX_CL_I64(b, (int64_t)attrs->placed[i]);
+    return TX_CL_F32(b, attrs->alpha);
+}
+
+tx_status tx_cl_place_rows(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *y = &c->out[0].shape;
+    move_all(b, c, "place_rows", TX_F32, tx_shape_last(y), tx_shape_rows(y));
+    TX_CL_I64(b, tx_shape_last(&c->in[0].shape), (int64_t)c->attrs.step);
+    return arg_places(b, &c->attrs);
+}
+
+tx_status tx_cl_place_rows_grad(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *dy = &c->in[0].shape;
+    move_all(b, c, "place_rows_grad", TX_F32, tx_shape_last(&c->out[0].shape), tx_shape_rows(dy));
+    TX_CL_I64(b, tx_shape_last(dy), (int64_t)c->attrs.step);
+    arg_places(b, &c->attrs);
+    return tx_cl_arg_accumulate(b, c);
+}
+
+enum {
+    PIECE = 64,       /* sources that are summed at a time */
+    SORT_BLOCK = 256, /* sources that are sorted by counting */
+    SORT_ITEMS = 64,  /* sources of a work-item on a CPU, in the kernels that sort */
+    MERGE_ITEMS = 8   /* sources of a work-item on a GPU that merges */
+};
+
+/* scatter_add's launches, whose kernels are one program. */
+typedef struct scatter {
+    tx_cl_form form; /* of rows of `columns` */
+    int64_t columns;
+    int sort_run, merge_run;
+} scatter;
+
+static scatter scatter_of(const tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t columns = tx_shape_last(&c->in[1].shape);
+    scatter s = {.columns = columns,
+                 .sort_run = b->limits->cpu ? SORT_ITEMS : 1,
+                 .merge_run = b->limits->cpu ? SORT_ITEMS : MERGE_ITEMS};
+    s.form = tx_cl_form_of(b, c, columns, false, "-DIN=%s -DPIECE=%d -DSORT=%d -DSORT_RUN=%d -DMERGE_RUN=%d",
+                           tx_cl_storage(c->in[1].dtype), PIECE, SORT_BLOCK, s.sort_run, s.merge_run);
+    return s;
+}
 
 /* Begins a kernel over the places of the sorted sources. */
-static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t count)
+static void sum_sources(tx_cl_builder *b, const tx_command *c, const scatter *s, const char *kernel)
 {
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DPIECE=%d -DIN=%s", PIECE, tx_cl_storage(c->in[1].dtype));
-    tx_cl_launch_columns(b, &form, "movement", kernel, columns, count);
+    tx_cl_launch_columns(b, &s->form, "scatter", kernel, s->columns, tx_operand_count(&c->in[0]));
     TX_CL_OPERANDS(b, &c->in[0]);
 }
 
-/* Begins a kernel over sources, with `items` of them for each work-item of a GPU. */
-static void sort_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int items, int64_t count)
+/* Begins a kernel over sources, with `run` of them for each work-item. */
+static void sort_sources(tx_cl_builder *b, const tx_command *c, const scatter *s, const char *kernel, int run)
 {
-    const int run = b->limits->cpu ? SORT_ITEMS : items;
-    const size_t local = tx_cl_group(b, 64), global = (size_t)tx_cl_blocks(count, run);
-    char options[48];
-    snprintf(options, sizeof options, "-DSORT=%d -DRUN=%d", SORT_BLOCK, run);
-    tx_cl_launch(b, "movement", options, kernel, 1, &global, &local);
+    const size_t local = tx_cl_group(b, 64), global = (size_t)tx_cl_blocks(tx_operand_count(&c->in[0]), run);
+    tx_cl_launch(b, "scatter", s->form.options, kernel, 1, &global, &local);
     TX_CL_OPERANDS(b, &c->in[0]);
 }
 
-/* Sorts the sources by row as movement.cl describes: first blocks, then runs that double in length. */
-static tx_operand sort(tx_cl_builder *b, const tx_command *c, int32_t count)
+/* Sorts the sources by row as scatter.cl describes: first blocks, then runs that double in length. */
+static tx_operand sort(tx_cl_builder *b, const tx_command *c, const scatter *s)
 {
+    const int32_t count = (int32_t)tx_operand_count(&c->in[0]);
     const tx_operand order[2] = {tx_cl_scratch(b, TX_I32, TX_SHAPE(count)), tx_cl_scratch(b, TX_I32, TX_SHAPE(count))},
                      sorted = tx_cl_scratch(b, TX_I32, TX_SHAPE(count, 3));
     int now = 0;
-    sort_sources(b, c, "scatter_sort", 1, count);
+    sort_sources(b, c, s, "scatter_sort", s->sort_run);
     TX_CL_OPERANDS(b, &order[now]);
     TX_CL_I32(b, count);
     for (int64_t run = SORT_BLOCK; run < count; run *= 2) {
-        sort_sources(b, c, "scatter_merge", MERGE_ITEMS, count);
+        sort_sources(b, c, s, "scatter_merge", s->merge_run);
         TX_CL_OPERANDS(b, &order[now], &order[1 - now]);
         TX_CL_I32(b, count, (int32_t)run);
         now = 1 - now;
     }
-    sort_sources(b, c, "scatter_rows", 1, count);
+    sort_sources(b, c, s, "scatter_rows", s->sort_run);
     TX_CL_OPERANDS(b, &order[now], &sorted);
     TX_CL_I32(b, count, (int32_t)c->attrs.rows, (int32_t)c->attrs.padding - 1);
     return sorted;
@@ -117,24 +186,25 @@ static tx_operand sort(tx_cl_builder *b, const tx_command *c, int32_t count)
 /* Zeroes the output, sorts the sources by row, sums pieces of rows, then adds the sums of pieces. */
 tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
 {
-    const int64_t count = tx_operand_count(&c->in[0]), columns = tx_shape_last(&c->in[1].shape);
-    const int64_t n = tx_operand_count(&c->out[0]), parts = 2 * tx_cl_blocks(count, PIECE);
+    const int64_t count = tx_operand_count(&c->in[0]), parts = 2 * tx_cl_blocks(count, PIECE);
+    const int64_t n = tx_operand_count(&c->out[0]);
+    const scatter s = scatter_of(b, c);
     if (count > INT32_MAX / 3)
         return tx_fail(TX_UNSUPPORTED, "scatter_add: %" PRId64 " sources are too many", count);
-    const tx_operand sums = tx_cl_scratch(b, TX_F32, TX_SHAPE(parts, columns));
-    move(b, c, "scatter_begin", TX_F32, TX_F32, n, 1);
+    const tx_operand sums = tx_cl_scratch(b, TX_F32, TX_SHAPE(parts, s.columns));
+    tx_cl_launch_columns(b, &s.form, "scatter", "scatter_begin", n, 1);
     TX_CL_OPERANDS(b, &c->out[0]);
     TX_CL_I64(b, n);
     tx_cl_arg_accumulate(b, c);
 
-    const tx_operand sorted = sort(b, c, (int32_t)count);
-    move_sources(b, c, "scatter_pieces", columns, count);
+    const tx_operand sorted = sort(b, c, &s);
+    sum_sources(b, c, &s, "scatter_pieces");
     TX_CL_OPERANDS(b, &c->in[1], &c->out[0], &sorted, &sums);
-    TX_CL_I64(b, columns);
+    TX_CL_I64(b, s.columns);
 
-    move_sources(b, c, "scatter_join", columns, count);
+    sum_sources(b, c, &s, "scatter_join");
     TX_CL_OPERANDS(b, &c->out[0], &sorted, &sums);
-    return TX_CL_I64(b, columns);
+    return TX_CL_I64(b, s.columns);
 }
 
 tx_status tx_cl_broadcast(tx_cl_builder *b, const tx_command *c)
@@ -182,8 +252,17 @@ tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
 
 tx_status tx_cl_fill(tx_cl_builder *b, const tx_command *c)
 {
-    move_all(b, c, "fill", TX_F32, tx_operand_count(&c->out[0]), 1);
-    return TX_CL_F32(b, c->attrs.alpha);
+    const tx_operand *y = &c->out[0];
+    const int64_t unit = (int64_t)tx_dtype_size(y->dtype), bytes = tx_operand_count(y) * unit;
+    const size_t local = tx_cl_group(b, 256), global = tx_cl_fill_items(bytes);
+    uint32_t word;
+    memcpy(&word, &c->attrs.alpha, sizeof word);
+    if (y->dtype != TX_F32)
+        word = 0x10001u * (y->dtype == TX_BF16 ? tx_f32_to_bf16(c->attrs.alpha) : tx_f32_to_f16(c->attrs.alpha));
+    tx_cl_launch(b, "fill", "", "fill", 1, &global, &local);
+    TX_CL_OPERANDS(b, y);
+    TX_CL_I64(b, bytes);
+    return TX_CL_I32(b, (int32_t)word, (int32_t)unit);
 }
 
 tx_status tx_cl_range(tx_cl_builder *b, const tx_command *c)

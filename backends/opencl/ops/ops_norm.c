@@ -180,11 +180,14 @@ static tx_cl_form reduce_form(const tx_cl_builder *b, const tx_command *c, const
     return tx_cl_form_of(b, c, columns, true, "-DKIND=%d %s", kind, tx_cl_type(x));
 }
 
-/* Reduces `rows` rows of `columns` elements to one result each, with a work-group for each row. */
+enum { WHOLE_GROUP = 1024 }; /* columns for which every lane of a work-group has a vector */
+
+/* Reduces `rows` rows of `columns` elements to one result each, with a work-group for each row. A single row has the
+ * same form whatever its length. */
 static void reduce_rows(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int kind, int64_t rows,
                         int64_t columns, float alpha)
 {
-    tx_cl_form form = reduce_form(b, c, x, columns, kind);
+    tx_cl_form form = reduce_form(b, c, x, rows == 1 ? WHOLE_GROUP : columns, kind);
     tx_cl_launch_rows(b, &form, "reduce", "reduce_rows", rows);
     TX_CL_OPERANDS(b, x, &c->out[0]);
     TX_CL_I64(b, columns);
@@ -209,7 +212,10 @@ static void reduce_all(tx_cl_builder *b, const tx_command *c, float alpha)
 static void reduce_over_rows(tx_cl_builder *b, const tx_command *c, float alpha)
 {
     int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
-    tx_cl_form form = reduce_form(b, c, &c->in[0], columns, reduce_kind(c->attrs.reduction, true));
+    /* RUN is 1 on all devices, and WG, which this kernel does not read, is the same for all rows. */
+    tx_cl_form form = tx_cl_form_of(b, c, columns, b->limits->cpu, "-DKIND=%d %s",
+                                    reduce_kind(c->attrs.reduction, true), tx_cl_type(&c->in[0]));
+    form.group = (size_t)tx_cl_least((int64_t)form.group, tx_round_up(tx_cl_blocks(columns, form.vector), 32));
     tx_cl_launch_columns(b, &form, "reduce", "reduce_row_blocks", columns, tx_row_blocks(rows));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
     TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));

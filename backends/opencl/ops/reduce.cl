@@ -31,7 +31,7 @@
 #define MAP(v) (v)
 #endif
 
-static float reduce_span(const __global h_t *x, long n, __local float *part)
+TX_INLINE float reduce_span(const __global h_t *x, long n, __local float *part)
 {
     vec a = START, b = START;
     long i = (long)get_local_id(0) * VW;

@@ -7,7 +7,7 @@
 #define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
 
 /* Returns the maximum m of factor * x[0..n-1] and the sum of e^(factor * x - m). */
-static float2 row_sum_by(const __global h_t *x, long n, float factor, __local float *part)
+TX_INLINE float2 row_sum_by(const __global h_t *x, long n, float factor, __local float *part)
 {
     vec m = -FLT_MAX, s = 0.0f;
     ROW_LOOP(i, n)
@@ -24,7 +24,7 @@ static float2 row_sum_by(const __global h_t *x, long n, float factor, __local fl
     return (float2)(maximum, tx_group_sum(tx_hsum(s * tx_exp(m - maximum)), part));
 }
 
-static float2 row_sum(const __global h_t *x, long n, __local float *part)
+TX_INLINE float2 row_sum(const __global h_t *x, long n, __local float *part)
 {
     return row_sum_by(x, n, 1.0f, part);
 }
@@ -59,7 +59,7 @@ softmax_grad(const __global float *dy, long dyo, const __global float *y, long y
 }
 
 /* Returns the log-sum-exp of a row. If there is smoothing, also returns the sum of its logits divided by `all`. */
-static float2 row_lse(const __global h_t *x, long vocab, long all, float smoothing, __local float *part)
+TX_INLINE float2 row_lse(const __global h_t *x, long vocab, long all, float smoothing, __local float *part)
 {
     float2 sum = row_sum(x, vocab, part);
     float mean = 0.0f;
@@ -205,8 +205,8 @@ token_statistics(const __global h_t *x, long xo, const __global int *labels, lon
 
 /* Returns the log-sum-exps of a row: of its logits, of its logits over the temperature, and of the teacher's over
  * the temperature. The fourth number is unused: Intel's CPU runtime computed wrong results with a float3. */
-static float4 row_distilled(const __global h_t *x, const __global h_t *t, long vocab, float inverse,
-                            __local float *part)
+TX_INLINE float4 row_distilled(const __global h_t *x, const __global h_t *t, long vocab, float inverse,
+                               __local float *part)
 {
     const float2 a = row_sum(x, vocab, part);
     const float2 b = row_sum_by(x, vocab, inverse, part);

@@ -68,7 +68,7 @@ __kernel void adafactor_columns(__global float *work, long wo, __global float *c
     })
 }
 
-static float sum_of(const __global float *x, long n, __local float *part)
+TX_INLINE float sum_of(const __global float *x, long n, __local float *part)
 {
     float sum = 0.0f;
     for (long i = get_local_id(0); i < n; i += WG)

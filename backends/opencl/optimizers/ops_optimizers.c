@@ -5,6 +5,8 @@
 #include "backends/adafactor.h"
 #include "backends/opencl/ops/update.h"
 
+#include <math.h>
+
 tx_status tx_cl_adamw_anyprecision(tx_cl_builder *b, const tx_command *c)
 {
     const int64_t n = tx_operand_count(&c->in[0]);
@@ -20,12 +22,18 @@ tx_status tx_cl_adamw_anyprecision(tx_cl_builder *b, const tx_command *c)
     return tx_cl_arg_update_end(b);
 }
 
-tx_status tx_cl_adamw_8bit(tx_cl_builder *b, const tx_command *c)
+/* Begins a kernel of which each work-group updates a block. */
+static void launch_blocks(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     const int64_t n = tx_operand_count(&c->in[0]);
     tx_cl_form form = tx_cl_form_of(b, c, TX_PARAM_BLOCK, true, "-DPARAM_BLOCK=%d", TX_PARAM_BLOCK);
-    tx_cl_launch_rows(b, &form, "optimizer_8bit", "adamw_8bit", (n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK);
+    tx_cl_launch_rows(b, &form, "optimizer_8bit", kernel, (n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK);
     tx_cl_arg_update(b, c);
+}
+
+tx_status tx_cl_adamw_8bit(tx_cl_builder *b, const tx_command *c)
+{
+    launch_blocks(b, c, "adamw_8bit");
     tx_cl_arg_adam(b, &c->attrs);
     return tx_cl_arg_update_end(b);
 }
@@ -34,6 +42,81 @@ tx_status tx_cl_lion(tx_cl_builder *b, const tx_command *c)
 {
     tx_cl_update(b, c, "optimizers", "lion");
     TX_CL_F32(b, c->attrs.update.beta1, c->attrs.update.beta2, c->attrs.update.weight_decay);
+    return tx_cl_arg_update_end(b);
+}
+
+tx_status tx_cl_lion_8bit(tx_cl_builder *b, const tx_command *c)
+{
+    launch_blocks(b, c, "lion_8bit");
+    TX_CL_F32(b, c->attrs.update.beta1, c->attrs.update.beta2, c->attrs.update.weight_decay);
+    return tx_cl_arg_update_end(b);
+}
+
+tx_status tx_cl_ademamix(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t n = tx_operand_count(&c->in[0]);
+    const tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d", TX_PARAM_BLOCK);
+    tx_cl_launch_columns(b, &form, "optimizers", "ademamix", n, 1);
+    tx_cl_arg_update(b, c);
+    tx_cl_arg_adam(b, &c->attrs);
+    TX_CL_F32(b, (float)log((double)c->attrs.update.beta3), c->attrs.update.slow_weight, c->attrs.update.beta3_steps,
+              c->attrs.update.slow_weight_steps);
+    return tx_cl_arg_update_end(b);
+}
+
+/* ---- Schedule-free ------------------------------------------------------------------------------------------ */
+
+static void schedule_free(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    const int64_t n = tx_operand_count(&c->in[0]);
+    const tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d", TX_PARAM_BLOCK);
+    tx_cl_launch_columns(b, &form, "schedule_free", kernel, n, 1);
+    tx_cl_arg_update(b, c);
+}
+
+tx_status tx_cl_schedule_free_adamw(tx_cl_builder *b, const tx_command *c)
+{
+    schedule_free(b, c, "schedule_free_adamw");
+    tx_cl_arg_adam(b, &c->attrs);
+    TX_CL_F32(b, c->attrs.update.warmup_steps);
+    return tx_cl_arg_update_end(b);
+}
+
+tx_status tx_cl_schedule_free_sgd(tx_cl_builder *b, const tx_command *c)
+{
+    schedule_free(b, c, "schedule_free_sgd");
+    TX_CL_F32(b, c->attrs.update.momentum, c->attrs.update.weight_decay, c->attrs.update.warmup_steps);
+    return tx_cl_arg_update_end(b);
+}
+
+tx_status tx_cl_exchange(tx_cl_builder *b, const tx_command *c)
+{
+    schedule_free(b, c, "exchange");
+    return tx_cl_arg_result(b);
+}
+
+/* ---- StableAdamW -------------------------------------------------------------------------------------------- */
+
+tx_status tx_cl_stable_adamw(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t n = tx_operand_count(&c->in[0]), lines = tx_blocks(n, TX_REDUCE_BLOCK);
+    const int64_t block = tx_block_size(n, TX_REDUCE_BLOCK);
+    const tx_operand *m = &c->in[3], *v = &c->in[4], *work = &c->out[3];
+    const tx_cl_form by_line = tx_cl_form_of(b, c, block, true, ""), all = tx_cl_form_of(b, c, lines, true, "");
+    tx_cl_launch_rows(b, &by_line, "stable", "stable_measure", lines);
+    TX_CL_OPERANDS(b, &c->in[1], m, v, work);
+    TX_CL_I64(b, n, block);
+    TX_CL_F32(b, c->attrs.update.beta1, c->attrs.update.beta2, (float)log((double)c->attrs.update.beta1),
+              (float)log((double)c->attrs.update.beta2), c->attrs.eps);
+    tx_cl_arg_result(b);
+    tx_cl_launch_rows(b, &all, "stable", "stable_sum", 1);
+    TX_CL_OPERANDS(b, work);
+    TX_CL_I64(b, lines);
+    const tx_cl_form by_column = tx_cl_form_of(b, c, n, false, "");
+    tx_cl_launch_columns(b, &by_column, "stable", "stable_update", n, 1);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[2], m, v, work);
+    TX_CL_I64(b, n, lines);
+    TX_CL_F32(b, c->attrs.eps, c->attrs.update.weight_decay);
     return tx_cl_arg_update_end(b);
 }
 

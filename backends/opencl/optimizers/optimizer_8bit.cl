@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW with 8-bit moments and an fp32 absmax for each block.
+ * AdamW and Lion with 8-bit moments and an fp32 absmax for each block.
  */
 
 #include "backends/dynamic_map.h"
@@ -60,4 +60,36 @@ adamw_8bit(__global float *p, long po, const __global float *g, long go, const _
         absmax[0] = max_m;
         absmax[1] = max_v;
     }
+}
+
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+lion_8bit(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
+          __global uchar *m, long mo, __global float *absmax, long ao, long n, float beta1, float beta2, float decay,
+          const __global uint *control, const __global float *result)
+{
+    __local float part[WG];
+    if (result[TX_RESULT_FINITE] == 0.0f)
+        return;
+    const long block = get_group_id(0), first = block * PARAM_BLOCK;
+    const int count = (int)min((long)PARAM_BLOCK, n - first);
+    const float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
+    const float keep = groups[gro + block] & 1 ? 1.0f - rate * decay : 1.0f;
+    p += po + first;
+    g += go + first;
+    m += mo + first;
+    absmax += ao + block;
+    const float of_m = absmax[0];
+    float most = 0.0f;
+    for (int i = (int)get_local_id(0); i < count; i += WG)
+        most = tx_max1(most, fabs(beta2 * (tx_map_signed(m[i]) * of_m) + (1.0f - beta2) * (g[i] * factor)));
+    most = tx_group_max(most, part);
+    for (int i = (int)get_local_id(0); i < count; i += WG) {
+        const float grad = g[i] * factor, old = tx_map_signed(m[i]) * of_m;
+        p[i] = p[i] * keep - rate * sign(beta1 * old + (1.0f - beta1) * grad);
+        const float now = beta2 * old + (1.0f - beta2) * grad;
+        m[i] = (uchar)tx_map_signed_code(most > 0.0f ? now / most : 0.0f);
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE); /* all work-items have read the old value */
+    if (get_local_id(0) == 0)
+        absmax[0] = most;
 }

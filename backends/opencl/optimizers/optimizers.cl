@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lion, and AdamW with weights and moments of any floating type.
+ * Lion, AdEMAMix, and AdamW with weights and moments of any floating type.
  */
 
 #include "backends/opencl/ops/update.cl"
@@ -23,6 +23,40 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
         vec old = tx_load(m, i, n, 0.0f);
         TX_STORE_WEIGHTS(tx_load(p, i, n, 0.0f) * keep - rate * sign(beta1 * old + (1.0f - beta1) * grad))
         tx_store(beta2 * old + (1.0f - beta2) * grad, m, i, n);
+    })
+}
+
+/* log3 is the natural logarithm of beta3, weight that of the slow moment. Both rise in steps3 and steps_weight steps,
+ * if these are not 0. */
+__kernel void ademamix(__global float *p, long po, const __global float *g, long go, const __global uchar *groups,
+                       long gro, __global float *m, long mo, __global float *slow, long so, __global float *v, long vo,
+                       long n, float beta1, float beta2, float log1, float log2, float eps, float decay, float log3,
+                       float weight, float steps3, float steps_weight, const __global uint *control,
+                       const __global float *result)
+{
+    if (result[TX_RESULT_FINITE] == 0.0f)
+        return;
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
+    float t = result[TX_RESULT_UPDATES], x = steps3 > t ? t / steps3 : 1.0f;
+    float power = x < 1.0f ? log1 * log3 / ((1.0f - x) * log3 + x * log1) : log3;
+    float beta3 = exp(power), rest3 = -expm1(power), share = weight * (steps_weight > t ? t / steps_weight : 1.0f);
+    float inverse = 1.0f / -expm1(t * log1), inverse_root = 1.0f / sqrt(-expm1(t * log2));
+    p += po;
+    g += go;
+    m += mo;
+    slow += so;
+    v += vo;
+    TX_EACH({
+        float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
+        vec grad = tx_load(g, i, n, 0.0f) * factor;
+        vec m1 = beta1 * tx_load(m, i, n, 0.0f) + (1.0f - beta1) * grad;
+        vec m2 = beta3 * tx_load(slow, i, n, 0.0f) + rest3 * grad;
+        vec v1 = beta2 * tx_load(v, i, n, 0.0f) + (1.0f - beta2) * grad * grad;
+        vec step = (m1 * inverse + share * m2) / (sqrt(v1) * inverse_root + eps);
+        tx_store(m1, m, i, n);
+        tx_store(m2, slow, i, n);
+        tx_store(v1, v, i, n);
+        tx_store(tx_load(p, i, n, 0.0f) * keep - rate * step, p, i, n);
     })
 }
 

@@ -39,7 +39,7 @@ static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
 void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
                   const size_t *global, const size_t *local)
 {
-    tx_cl_step s = {.dims = dims, .has_local = local != NULL};
+    tx_cl_step s = {.name = name, .dims = dims, .has_local = local != NULL};
     for (cl_uint i = 0; i < 3; i++) {
         s.local[i] = local && i < dims ? local[i] : 1;
         s.global[i] = i < dims ? (global[i] + s.local[i] - 1) / s.local[i] * s.local[i] : 1;

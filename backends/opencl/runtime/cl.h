@@ -137,6 +137,12 @@ static inline int64_t tx_cl_blocks(int64_t count, int64_t size)
     return (count + size - 1) / size;
 }
 
+/* Returns the number of work-items of fill.cl for a range of bytes. Drivers divide it well. */
+static inline size_t tx_cl_fill_items(int64_t bytes)
+{
+    return (size_t)tx_cl_blocks(bytes + 1, 16 * 256) * 256;
+}
+
 /* Returns the name of a storage type in common.cl: f32, bf16 or f16. */
 static inline const char *tx_cl_storage(tx_dtype dtype)
 {
@@ -180,8 +186,11 @@ extern const int32_t tx_cl_source_count;
 tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
                        cl_kernel *kernel);
 /* Returns the whole text from which a program is built: the prelude (enumerators, rng.h, common.cl) and NAME.cl,
- * without its other kernels unless `kernel` is NULL. The caller frees it. */
+ * without its other kernels unless `kernel` is "". The caller frees it. */
 tx_status tx_cl_program_text(const char *source, const char *kernel, char **text);
+/* Returns true if the source has the line `#define TX_ONE_PROGRAM`: its kernels are launched together with the same
+ * options, so that one program has all of them. */
+bool tx_cl_one_program(const char *source);
 
 /* Small files keyed by `key` and the device's identity: programs, check results, measured choices. Loading returns
  * false without a message if the file is missing or damaged. A NUL follows `data`, which the caller frees. The user is
@@ -206,8 +215,15 @@ struct tx_cl_builder {
     bool ahead; /* selections run no trials: they collect the programs of trials that are needed, and set `open` */
     bool open;  /* a selection is preliminary: the command must be emitted again */
     struct tx_cl_command *command; /* receives the launches */
-    cl_uint argument;              /* index of the next argument of its last launch */
+    /* Emits the launches of a command that the builder's command executes, too. */
+    tx_status (*emit)(tx_cl_builder *b, const tx_command *c);
+    const tx_command *before, *after; /* commands that it executes, too, before and after its own; or NULL */
+    cl_uint argument;                 /* index of the next argument of its last launch */
 };
+
+/* Rows up to which a product reads its weights in one kernel (gemm_few.c) and its launch executes other commands, too
+ * (join.c). */
+#define TX_CL_FEW_ROWS 8
 
 /* Returns a builder without a command, for selections and trials outside programs. */
 static inline tx_cl_builder tx_cl_asker(tx_context *context)
@@ -219,6 +235,9 @@ static inline tx_cl_builder tx_cl_asker(tx_context *context)
 #define TX_OP(NAME, name, ...) tx_status tx_cl_##name(tx_cl_builder *b, const tx_command *c);
 #define TX_VIRTUAL(...)
 #include "api/ops.def"
+
+/* Returns true if both are present and have memory in common. */
+bool tx_cl_overlap(const tx_operand *a, const tx_operand *b);
 
 /* Begins a launch of kernel `name` (not copied) of `source`.cl, built with `options`. dims is 1..3, and local may be
  * NULL; otherwise global is rounded up to a multiple of it. The calls below pass the arguments in order. Failures are

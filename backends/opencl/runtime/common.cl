@@ -31,8 +31,8 @@
 #define fma(a, b, c) ((a) * (b) + (c))
 #endif
 
-/* Inlines functions that use local memory before the driver's own passes run. Later, PoCL 3.1 computes NaN in long
- * functions, and llvmpipe of Mesa 25 and 26 crashes at barriers. */
+/* Inlines functions that reach a barrier before the driver's own passes run (tests/opencl/inline.py). If they are not,
+ * threads of PoCL 3.1 overwrite each other's local memory, and llvmpipe of Mesa 25 and 26 crashes. */
 #define TX_INLINE static __attribute__((always_inline))
 
 #define TX_CAT_(a, b) a##b
@@ -232,12 +232,16 @@ static int tx_adds(int mode, const __global uint *control)
     return mode == 1;
 }
 
-/* Returns the learning rate of updates from the controls. */
+#ifndef RATE /* factor of the learning rate */
+#define RATE 1.0f
+#endif
+
+/* Returns the learning rate of an update from the controls. */
 static float tx_update_rate(const __global uint *control, const __global float *result)
 {
     const uint from = control[TX_CONTROL_HOLD_FROM];
     const int holds = from && result[TX_RESULT_SKIPPED] >= (float)from;
-    return as_float(control[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE]);
+    return RATE * as_float(control[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE]);
 }
 
 /* Returns a position clamped to 0..last. */
@@ -349,6 +353,14 @@ static void tx_store_f16(vec v, __global ushort *p, long i, long n)
     TX_HALF_STORE(v, p + i);
 }
 
+/* Rounds one number as tx_store_bf16 does. It tests the bits, because isnan of PoCL 3.1 is true for numbers in
+ * vectorized parts of gemm_tile. */
+static ushort tx_narrow_bf16(float v)
+{
+    const uint u = as_uint(v);
+    return (ushort)((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
+}
+
 /* The storage type of operands of type H in ops.def: f32, bf16 or f16, the same for all of a command. */
 #ifndef H
 #define H f32
@@ -357,6 +369,10 @@ static void tx_store_f16(vec v, __global ushort *p, long i, long n)
 #define tx_load_h TX_CAT(tx_load_, H)
 #define tx_store_h TX_CAT(tx_store_, H)
 #define tx_get_h(p, i) TX_CAT(TX_GET_, H)(p, i) /* one element */
+#define tx_put_h(v, p, i) TX_CAT(TX_PUT_, H)(v, p, i)
+#define TX_PUT_f32(v, p, i) ((p)[i] = (v))
+#define TX_PUT_bf16(v, p, i) ((p)[i] = tx_narrow_bf16(v))
+#define TX_PUT_f16(v, p, i) vstore_half_rte(v, i, (__global half *)(p))
 #define TX_GET_f32(p, i) ((p)[i])
 #define TX_GET_bf16(p, i) as_float((uint)(p)[i] << 16)
 #define TX_GET_f16(p, i) vload_half(i, (const __global half *)(p))

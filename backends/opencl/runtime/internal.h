@@ -85,14 +85,15 @@ struct tx_cl_program {
     cl_program program; /* NULL if it is not built */
     bool tried;         /* it was scheduled to be built ahead of its command */
     bool optional;      /* a trial builds it, so there may be other candidates */
-    const char *kernel, *options;
+    const char *kernel; /* "" if the program has all kernels of the source */
+    const char *options;
     char source[]; /* the kernel's name and the options follow */
 };
 /* Finds a program in the context's list, or adds it, for tx_cl_compile. */
 tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, const char *kernel,
                              bool trial, tx_cl_program **program);
-/* Creates a program's kernel. Builds the program if necessary. */
-tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, cl_kernel *kernel);
+/* Creates a kernel of a program. Builds the program if necessary. */
+tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, const char *name, cl_kernel *kernel);
 /* Builds a program. Several threads may build different programs at a time. `worker` builds it if the cache lacks it,
  * unless NULL. */
 typedef struct tx_cl_worker tx_cl_worker;
@@ -216,6 +217,7 @@ tx_status tx_cl_finish(tx_context *context);
 /* One launch, or one host call if `fn` is set. */
 typedef struct tx_cl_step {
     tx_cl_program *program;
+    const char *name; /* of the kernel, a constant */
     cl_kernel kernel; /* NULL until tx_cl_make_kernels */
     cl_uint dims;
     bool has_local, doubted; /* doubted: the work-group is larger than the driver's limit for the kernel */
@@ -240,6 +242,8 @@ typedef struct tx_cl_argument {
 /* A command and the launches that it recorded. */
 typedef struct tx_cl_command {
     tx_command asked;
+    const tx_command *before, *after; /* as in tx_cl_builder (join.c) */
+    bool joined;                      /* another command executes it */
     int32_t step_count, argument_count, word_count;
     tx_cl_step *steps;
     tx_cl_argument *arguments;
@@ -263,6 +267,9 @@ struct tx_executable {
     int32_t chunks[TX_ARENA_COUNT];
     int64_t scratch; /* bytes of the bound arena SCRATCH */
 };
+
+/* join.c. Lets one command of a program execute several if a launch can compute them all. */
+void tx_cl_join(const tx_context *context, const tx_program *program, tx_cl_command *commands);
 
 /* plan.c */
 tx_status tx_cl_make(tx_context *context, const tx_program *program, tx_executable **executable);

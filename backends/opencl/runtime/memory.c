@@ -221,17 +221,20 @@ tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *fr
 /* Bytes of one launch. Its grid has 2^26 items. */
 #define FILL_PIECE ((int64_t)1 << 30)
 
-/* Fills device memory. The kernel counts bytes from the start of the buffer. */
+/* Fills device memory with bytes. The kernel counts them from the start of the buffer. */
 static tx_status launch_fill(tx_context *context, cl_kernel kernel, tx_buffer *to, int64_t offset, cl_uint word,
                              int64_t bytes)
 {
-    const size_t global = (size_t)tx_cl_blocks(bytes + 1, 16 * 256) * 256; /* drivers divide it well */
+    const size_t global = tx_cl_fill_items(bytes);
     const cl_long numbers[] = {offset, bytes};
+    const cl_int unit = 1;
     cl_int code = clSetKernelArg(kernel, 0, sizeof to->memory, &to->memory);
     for (cl_uint i = 0; i < 2 && code == CL_SUCCESS; i++)
         code = clSetKernelArg(kernel, 1 + i, sizeof numbers[i], &numbers[i]);
     if (code == CL_SUCCESS)
         code = clSetKernelArg(kernel, 3, sizeof word, &word);
+    if (code == CL_SUCCESS)
+        code = clSetKernelArg(kernel, 4, sizeof unit, &unit);
     if (code == CL_SUCCESS)
         code = tx_cl_enqueue(context, kernel, 1, &global, NULL, NULL);
     return tx_cl_check(code, "filling memory");

@@ -37,15 +37,22 @@ void tx_cl_clear(const tx_context *context, tx_cl_command *c)
     free(c->arguments);
     free(c->words);
     free(c->variant);
-    *c = (tx_cl_command){.asked = c->asked};
+    *c = (tx_cl_command){.asked = c->asked, .before = c->before, .after = c->after, .joined = c->joined};
+}
+
+static tx_status emit_op(tx_cl_builder *b, const tx_command *c)
+{
+    return c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel") : emitters[c->op](b, c);
 }
 
 tx_status tx_cl_emit(tx_cl_builder *b, tx_cl_command *c)
 {
-    const tx_command *asked = &c->asked;
     tx_cl_clear(b->context, c);
     b->command = c;
-    tx_status status = asked->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel") : emitters[asked->op](b, asked);
+    b->emit = emit_op;
+    b->before = c->before;
+    b->after = c->after;
+    const tx_status status = c->joined ? TX_OK : emit_op(b, &c->asked);
     return status == TX_OK ? b->status : status;
 }
 
@@ -56,7 +63,7 @@ void tx_cl_step_entry(const tx_cl_step *s, char *name, size_t size)
     if (s->fn)
         snprintf(name, size, "a library's kernels");
     else
-        snprintf(name, size, "kernel %s (%016" PRIx64 ")", s->program->kernel,
+        snprintf(name, size, "kernel %s (%016" PRIx64 ")", s->name,
                  tx_hash(TX_HASH_START, s->program->options, strlen(s->program->options)));
 }
 
@@ -70,8 +77,8 @@ static tx_status check_group(const tx_context *context, tx_cl_step *s)
     s->doubted = items > allowed;
     if (!s->doubted || context->driver.groups != TX_CL_BELIEVED)
         return TX_OK;
-    return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu, but the driver allows at most %zu",
-                   s->program->kernel, items, allowed);
+    return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu, but the driver allows at most %zu", s->name, items,
+                   allowed);
 }
 
 /* Fails if the first launch of this kernel, or of this function with other options, crashed or hung before. */
@@ -92,7 +99,7 @@ tx_status tx_cl_make_kernels(const tx_executable *x, tx_cl_command *c)
         tx_cl_step *s = &c->steps[i];
         if (s->fn)
             continue;
-        TX_TRY(tx_cl_make_kernel(x->context, s->program, &s->kernel));
+        TX_TRY(tx_cl_make_kernel(x->context, s->program, s->name, &s->kernel));
         TX_TRY(check_group(x->context, s));
         TX_TRY(x->forced ? TX_OK : check_earlier(x->context, s));
     }
@@ -119,6 +126,8 @@ tx_status tx_cl_make(tx_context *context, const tx_program *program, tx_executab
     }
     for (int32_t i = 0; i < program->length; i++)
         commands[i].asked = program->commands[i];
+    if (program->whole)
+        tx_cl_join(context, program, commands);
     *x = (tx_executable){.context = context, .forced = program->trial, .length = program->length, .commands = commands};
     *out = x;
     return TX_OK;

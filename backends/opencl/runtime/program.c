@@ -159,7 +159,7 @@ static void log_build(const recipe *r, bool shipped, tx_cl_built built, double b
         return;
     tx_format(figure, sizeof figure, "%.3f", tx_cl_now() - began);
     fprintf(to, "%s\t%s%s\t%s\t%s\t%s\n", figure, how[built], shipped ? ", came with TX" : "", r->entry->source,
-            r->entry->kernel, r->entry->options);
+            *r->entry->kernel ? r->entry->kernel : "all", r->entry->options);
     fclose(to);
 }
 
@@ -324,9 +324,10 @@ tx_status tx_cl_want_program(tx_context *context, const char *source, const char
     tx_cl_program *entry = context->programs;
     options = options ? options : "";
     while (entry && (strcmp(entry->source, source) != 0 || strcmp(entry->options, options) != 0 ||
-                     strcmp(entry->kernel, kernel) != 0))
+                     (*entry->kernel && strcmp(entry->kernel, kernel) != 0)))
         entry = entry->next;
     if (!entry) {
+        kernel = tx_cl_one_program(source) ? "" : kernel;
         const size_t length = strlen(source) + 1, named = length + strlen(kernel) + 1;
         entry = calloc(1, sizeof *entry + named + strlen(options) + 1);
         if (!entry)
@@ -342,14 +343,14 @@ tx_status tx_cl_want_program(tx_context *context, const char *source, const char
     return TX_OK;
 }
 
-tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, cl_kernel *kernel)
+tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, const char *name, cl_kernel *kernel)
 {
     if (!program->program)
         TX_TRY(tx_cl_build_program(context, program, NULL));
     cl_int code;
-    cl_kernel made = clCreateKernel(program->program, program->kernel, &code);
+    cl_kernel made = clCreateKernel(program->program, name, &code);
     if (code != CL_SUCCESS)
-        return tx_fail_in(tx_cl_check(code, "clCreateKernel"), "kernel %s of %s.cl", program->kernel, program->source);
+        return tx_fail_in(tx_cl_check(code, "clCreateKernel"), "kernel %s of %s.cl", name, program->source);
     *kernel = made;
     return TX_OK;
 }
@@ -359,7 +360,7 @@ tx_status tx_cl_kernel(tx_context *context, const char *source, const char *opti
 {
     tx_cl_program *program;
     TX_TRY(tx_cl_want_program(context, source, options, name, false, &program));
-    return tx_cl_make_kernel(context, program, kernel);
+    return tx_cl_make_kernel(context, program, name, kernel);
 }
 
 void tx_cl_release_programs(tx_context *context)

@@ -129,7 +129,7 @@ tx_status tx_cl_bind_current(tx_executable *x, const tx_bindings *bindings)
 /* Replaces a bound command by a form within limits that has at least `launches` launches. Fails if there is none. */
 static tx_status replace(const tx_executable *x, tx_cl_command *c, const tx_cl_limits *limits, int32_t launches)
 {
-    tx_cl_command other = {.asked = c->asked};
+    tx_cl_command other = {.asked = c->asked, .before = c->before, .after = c->after};
     (void)emit(x, &other, limits, true);
     tx_cl_compile(x->context);
     tx_status status = settle(x, &other, *limits);
@@ -144,19 +144,13 @@ static tx_status replace(const tx_executable *x, tx_cl_command *c, const tx_cl_l
     return status;
 }
 
-static bool overlap(const tx_operand *a, const tx_operand *b)
-{
-    return tx_present(a) && tx_present(b) && a->arena == b->arena && a->chunk == b->chunk &&
-           a->offset < b->offset + tx_operand_bytes(b) && b->offset < a->offset + tx_operand_bytes(a);
-}
-
 /* Returns true if a partly executed command may be restarted, because it reads nothing that it writes. */
 static bool can_restart(const tx_command *c)
 {
     bool can = c->attrs.accumulate == TX_STORE;
     for (int i = 0; i < TX_MAX_IN; i++)
         for (int o = 0; o < TX_MAX_OUT; o++)
-            can = can && !overlap(&c->in[i], &c->out[o]);
+            can = can && !tx_cl_overlap(&c->in[i], &c->out[o]);
     return can;
 }
 

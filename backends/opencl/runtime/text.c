@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts of programs, from the embedded sources. A program has one kernel: drivers take seconds for all of a source.
+ * Texts of programs, from the embedded sources. A program has one kernel, as drivers take seconds for all of a source,
+ * unless the source says that its kernels are launched together.
  */
 #include "backends/opencl/runtime/internal.h"
 
@@ -31,6 +32,12 @@ static const tx_cl_source *find_source(const char *name)
     return NULL;
 }
 
+bool tx_cl_one_program(const char *name)
+{
+    const tx_cl_source *source = find_source(name);
+    return source && strstr((const char *)source->text, "\n#define TX_ONE_PROGRAM");
+}
+
 /* Returns the line after this one. */
 static const char *next_line(const char *line)
 {
@@ -45,7 +52,7 @@ static const char *other_end(const char *line, const char *kernel)
 {
     char name[64] = "";
     const bool function = strncmp(line, "__kernel", 8) == 0, macro = !function && strncmp(line, "KERNEL", 6) == 0;
-    if (!kernel || !(function || macro))
+    if (!*kernel || !(function || macro))
         return NULL;
     if (sscanf(function ? strstr(line, "void") : strchr(line, '('), function ? "void %63[a-z0-9_]" : "(%63[a-z0-9_]",
                name) != 1 ||

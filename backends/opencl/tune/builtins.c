@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { ITEMS = 1024 };
 
@@ -38,26 +39,31 @@ static tx_status run(tx_context *context, cl_kernel kernel, float *y, int64_t by
     return status;
 }
 
-#define OPTION_SIZE 24
+#define ALL ((1u << TX_CL_BUILTINS) - 1)
+#define VALUES (2 * TX_CL_BUILTINS) /* of an item */
 
-static const char *option_of(tx_cl_builtin builtin, char text[OPTION_SIZE])
+static const char *option_of(unsigned tried, char text[24])
 {
-    snprintf(text, OPTION_SIZE, "-DTRY=%d", (int)builtin);
+    snprintf(text, 24, "-DTRY=%u", tried);
     return text;
 }
 
-static tx_status try_builtin(tx_context *context, tx_cl_builtin builtin)
+/* Tries the functions whose bits are set, in one program. Sets *built to false if it does not build. */
+static tx_status try_builtins(tx_context *context, unsigned tried, bool *built)
 {
-    float y[2 * ITEMS];
-    char option[OPTION_SIZE];
+    float y[VALUES * ITEMS];
+    char option[24];
     cl_kernel kernel = NULL;
-    tx_status status = tx_cl_kernel(context, "builtins", option_of(builtin, option), "builtins", &kernel);
-    context->driver.missing[builtin] = status == TX_DEVICE;
-    if (status == TX_DEVICE)
+    tx_status status = tx_cl_kernel(context, "builtins", option_of(tried, option), "builtins", &kernel);
+    *built = status != TX_DEVICE;
+    if (!*built)
         return TX_OK;
     TX_THEN(status, run(context, kernel, y, sizeof y));
-    for (int i = 0; status == TX_OK && i < ITEMS; i++)
-        context->driver.missing[builtin] = context->driver.missing[builtin] || !is_right(builtin, i, &y[2 * i]);
+    for (int i = 0; status == TX_OK && i < ITEMS * TX_CL_BUILTINS; i++) {
+        const int builtin = i % TX_CL_BUILTINS;
+        if (tried >> builtin & 1 && !is_right((tx_cl_builtin)builtin, i / TX_CL_BUILTINS, &y[2 * i]))
+            context->driver.missing[builtin] = true;
+    }
     if (kernel)
         clReleaseKernel(kernel);
     return status;
@@ -65,18 +71,23 @@ static tx_status try_builtin(tx_context *context, tx_cl_builtin builtin)
 
 tx_status tx_cl_want_builtins(tx_context *context)
 {
-    char option[OPTION_SIZE];
+    char option[24];
     tx_cl_program *one;
-    for (int i = 0; i < TX_CL_BUILTINS; i++)
-        TX_TRY(tx_cl_want_program(context, "builtins", option_of((tx_cl_builtin)i, option), "builtins", false, &one));
-    return TX_OK;
+    return tx_cl_want_program(context, "builtins", option_of(ALL, option), "builtins", false, &one);
 }
 
+/* If the driver lacks one of the functions, tries them one by one. */
 tx_status tx_cl_try_builtins(tx_context *context)
 {
+    bool built;
+    memset(context->driver.missing, 0, sizeof context->driver.missing);
     TX_TRY(tx_cl_want_builtins(context));
     tx_cl_compile(context);
-    for (int i = 0; i < TX_CL_BUILTINS; i++)
-        TX_TRY(try_builtin(context, (tx_cl_builtin)i));
+    TX_TRY(try_builtins(context, ALL, &built));
+    for (int i = 0; i < TX_CL_BUILTINS && !built; i++) {
+        bool alone;
+        TX_TRY(try_builtins(context, 1u << i, &alone));
+        context->driver.missing[i] = context->driver.missing[i] || !alone;
+    }
     return TX_OK;
 }

@@ -25,21 +25,22 @@ static const struct check {
     tx_attrs attrs;
 } checks[] = {
 #define ROW(name, tolerance_, ...) .op = TX_OP_##name, .tolerance = (tolerance_), .in = __VA_ARGS__, .out = __VA_ARGS__
-    {ROW(SCALE, 0, {1, {1003}}), .attrs = {.alpha = 2, .control = -1}},
+    {.op = TX_OP_BROADCAST,
+     .in = {1, {1}},
+     .out = {1, {1003}},
+     .attrs = {.alpha = 2, .axis = TX_AXIS_ALL, .control = -1}},
     {.op = TX_OP_REDUCE,
      .tolerance = TOLERANCE,
      .in = {1, {1003}},
      .out = {1, {1}},
      .work = {1, {1}},
      .attrs = {.alpha = 1, .control = -1}},
-    {ROW(SOFTMAX, TOLERANCE, {2, {7, 37}})},
     /* A full grid of large work-groups: Arc B60 reads local memory too early. */
     {ROW(SOFTMAX, TOLERANCE, {2, {4096, 515}})},
-    {ROW(DROPOUT, TOLERANCE, {3, {3, 5, 33}}), .attrs = {.draw.p = 0.25f, .draw.site = 2}},
-    {ROW(CAST, 0, {1, {1003}}), .to = TX_BF16},
-    {ROW(CAST, 0, {1, {1003}}), .from = TX_BF16},
+    {ROW(DROPOUT, TOLERANCE, {3, {3, 5, 36}}), .attrs = {.draw.p = 0.25f, .draw.site = 2}},
     {ROW(CAST, 0, {1, {1003}}), .to = TX_F16},
-    {ROW(CAST, 0, {1, {1003}}), .from = TX_F16},
+    {ROW(CAST, 0, {1, {1003}}), .from = TX_F16, .to = TX_BF16},
+    {ROW(CAST, 0, {1, {1003}}), .from = TX_BF16},
     {ROW(ROTARY, TOLERANCE, {3, {2, 2049, 36}}),
      .attrs = {.attention.heads = 2, .attention.head_size = 12, .rope = &(tx_rope)TX_ROPE(10000.0f)}},
 #undef ROW

@@ -19,6 +19,10 @@
 
 #define PROOF_GROUPS 5
 
+/* A unit of a GPU computes as many operations in about the time of a launch. Products of so many for each unit are not
+ * measured: the choice matters less than the seconds that drivers need for the programs of the candidates. */
+#define SMALL 2e6
+
 /* Sets what selects the variant of a kernel, so that tests and measurements build the programs that `p` needs. */
 static tx_cl_gemm_case like(const tx_cl_product *p, tx_cl_gemm_case t)
 {
@@ -208,7 +212,8 @@ void tx_cl_gemm_class(tx_cl_class *c)
     snprintf(c->sample, sizeof c->sample, "at %lld x %lld x %lld", (long long)t.m, (long long)t.n, (long long)t.k);
     c->work = work_of(&t);
     c->fixed = *context->gemm || context->tuner->unmeasured;
-    c->usual = 2;
+    c->usual = !context->limits.cpu && c->work <= SMALL * context->limits.compute_units ? 0 : 2;
+    c->comparable = p->from != TX_F32 && !context->limits.cpu; /* no library computes it */
     c->form = form_of;
     c->prove = prove;
     c->seconds = measure;

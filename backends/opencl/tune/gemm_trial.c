@@ -4,7 +4,9 @@
  */
 #include "backends/opencl/tune/trials.h"
 
+#include "api/base/half.h"
 #include "backends/nf4.h"
+#include "backends/q8.h"
 
 #include <math.h>
 
@@ -17,9 +19,19 @@ enum { A, B, BIAS, Z };
 /* Relative to the largest value, because the exponentials of an epilogue differ in the last bits. */
 #define EPILOGUE_TOLERANCE 1e-5
 
+/* Test data of 8 bits: -1, 0 and 1 times 1/2 or 1 by block. */
+static void put_q8(unsigned char *data, int64_t count)
+{
+    uint16_t *scales = (uint16_t *)(void *)(data + count);
+    for (int64_t i = 0; i < count; i++)
+        data[i] = (unsigned char)(i * i % 3 - i / 5 % 2);
+    for (int64_t b = 0; b < count / TX_Q8_BLOCK; b++)
+        scales[b] = tx_f32_to_f16(b % 2 ? 1.0f : 0.5f);
+}
+
 /* 4-bit test data: -1, 0 and 1 times 1/2, 1 or 3/2 by block. With double quantization map[code] is code - 1, and
  * scale and mean of the groups are 1/2. */
-static void put_packed(unsigned char *data, tx_dtype type, int64_t count)
+static void put_nf4(unsigned char *data, tx_dtype type, int64_t count)
 {
     static const unsigned char codes[] = {0, 7, 15};
     float *absmax = (float *)(void *)(data + tx_nf4_absmax_at(count)),
@@ -39,6 +51,16 @@ static void put_packed(unsigned char *data, tx_dtype type, int64_t count)
         map[i] = (float)i - 1.0f;
     for (int64_t g = 0; g < 2 * tx_nf4_groups(count) && type != TX_NF4; g++)
         groups[g] = 0.5f;
+}
+
+/* Test data of MXFP4: -1, 0 and 1 times 1/2 or 1 by block. */
+static void put_mxfp4(unsigned char *data, int64_t count)
+{
+    static const unsigned char codes[] = {0, 2, 10};
+    for (int64_t i = 0; i < count / 2; i++)
+        data[i] = (unsigned char)(codes[(i * i + i / 7) % 3] << 4 | codes[(i + i / 5) % 3]);
+    for (int64_t b = 0; b < count / TX_E2M1_BLOCK; b++)
+        data[count / 2 + b] = (unsigned char)(126 + b % 2);
 }
 
 static tx_shape matrix(int64_t batch, int64_t rows, int64_t columns)
@@ -114,8 +136,12 @@ static tx_status create(const tx_cl_gemm_case *t, tx_probe *probe)
     TX_TRY(tx_probe_create(probe));
     tx_probe_fill(probe, t->rough ? TX_PROBE_ROUGH : TX_PROBE_EXACT, 0);
     const tx_operand *b = &probe->command.in[B], *offsets = &probe->command.in[BIAS];
-    if (t->packed != TX_F32)
-        put_packed(probe->data + b->offset, t->packed, tx_operand_count(b));
+    if (t->packed == TX_Q8)
+        put_q8(probe->data + b->offset, tx_operand_count(b));
+    else if (t->packed == TX_MXFP4)
+        put_mxfp4(probe->data + b->offset, tx_operand_count(b));
+    else if (t->packed != TX_F32)
+        put_nf4(probe->data + b->offset, t->packed, tx_operand_count(b));
     for (int64_t e = 0; t->groups > 0 && e <= t->groups; e++)
         ((int32_t *)(void *)(probe->data + offsets->offset))[e] = (int32_t)group_begin(t, e);
     return TX_OK;

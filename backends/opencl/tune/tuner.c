@@ -18,10 +18,11 @@
 #define MEASURE_SECONDS 4.0
 /* Rounds of a tuning run. The minimum of several rounds reduces the effect of other work on the machine. */
 #define ROUNDS 3
-#define CLOSE 1.5   /* times the best: slower candidates skip further rounds */
-#define GIVE_UP 4.0 /* times the best: slower candidates need no exact measurement */
-#define GAIN 0.03   /* another candidate must be faster by this share to replace the preferred one */
-#define CLEARLY 0.8 /* times the best expected share: slower candidates are not measured (is_far_behind) */
+#define CLOSE 1.5    /* times the best: slower candidates skip further rounds */
+#define GIVE_UP 4.0  /* times the best: slower candidates need no exact measurement */
+#define GAIN 0.03    /* another candidate must be faster by this share to replace the preferred one */
+#define CLEARLY 0.8  /* times the best expected share: slower candidates are not measured (is_far_behind) */
+#define BY_TILE 0.92 /* the same for candidates that differ only in their tiles (has_better_tile) */
 
 /* Reports progress to a tuning run. */
 static void report_progress(const tx_cl_tuner *tuner, const char *what)
@@ -101,13 +102,24 @@ static int count_alike(const tx_cl_class *c, int kept, const tx_cl_candidate *ca
 }
 
 /* Returns true if this one is expected to be clearly slower than a correct candidate that uses matrix units, or, on
- * CPUs, vectors. Only tuning runs measure it, because each candidate costs the first start a second or more for each of
- * its programs; CLBlast's take as long as all others of GPT-2. */
+ * CPUs, vectors, or whose estimates are comparable. Only tuning runs measure it, because each candidate costs the first
+ * start a second or more for each of its programs; CLBlast's take as long as all others of GPT-2. */
 static bool is_far_behind(const tx_cl_class *c, int kept, const tx_cl_candidate *candidate)
 {
     const tx_cl_candidate *best = &c->q->candidate[0];
-    return kept > 0 && !best->spills && (best->share > 1.0 || c->b->limits->cpu) &&
+    return kept > 0 && !best->spills && (best->share > 1.0 || c->b->limits->cpu || c->comparable) &&
            candidate->share < CLEARLY * best->share;
+}
+
+/* Returns true if a candidate that differs only in numbers is expected to be faster, and the estimates are comparable:
+ * the tiles decide, and the estimates know them. */
+static bool has_better_tile(const tx_cl_class *c, int kept, const tx_cl_candidate *candidate)
+{
+    bool better = false;
+    for (int i = 0; i < kept && c->comparable; i++)
+        better = better || (alike(&c->q->candidate[i], candidate) && !c->q->candidate[i].spills &&
+                            candidate->share < BY_TILE * c->q->candidate[i].share);
+    return better;
 }
 
 /* Returns true if the first `kept` candidates, which are correct, make this one unnecessary. */
@@ -115,7 +127,7 @@ static bool is_unnecessary(const tx_cl_class *c, int kept, int limit, const tx_c
 {
     if (limit > 0)
         return count_alike(c, kept, candidate, true) >= limit ||
-               (limit < TX_CL_CANDIDATES && is_far_behind(c, kept, candidate));
+               (limit < TX_CL_CANDIDATES && (is_far_behind(c, kept, candidate) || has_better_tile(c, kept, candidate)));
     return kept > 0 && (!c->q->candidate[0].spills || !alike(&c->q->candidate[0], candidate));
 }
 

@@ -55,6 +55,7 @@ struct tx_cl_class {
     /* Outside tuning runs, this many of the candidates whose names differ only in numbers are measured. With 0 none
      * is measured. */
     int usual;
+    bool comparable; /* the estimates of all candidates come from one model */
     char sample[96]; /* describes the measured command: "at 64 x 64 x 64" */
     double work;     /* its operations; with 0 the table has the time instead of the rate */
     /* A known-answer test. NULL means that the device's own test is sufficient. */
