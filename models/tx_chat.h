@@ -13,6 +13,7 @@
 #ifndef TX_CHAT_H
 #define TX_CHAT_H
 
+#include "tx_grammar.h"
 #include "tx_json.h"
 #include "tx_text.h"
 
@@ -84,9 +85,9 @@ bool tx_chat_reads(const tx_chat *chat, const char *variable);
 
 /* Replaces `ids` by those of a conversation with its generation prompt. They equal those of transformers'
  * apply_chat_template, except that special tokens and the end of an answer are plain text in a message. If the template
- * does not render the conversation, parts are joined, and developer gets the role system. The encoder
- * must have the same tokenizer. TX_FORMAT if the template raises an exception or does not render a part of the
- * conversation. The caller frees ids->id. */
+ * does not render the conversation, parts are joined, and developer gets the role system. Arguments of tool calls may
+ * be the text of an object, as OpenAI's clients send them. The encoder must have the same tokenizer. TX_FORMAT if the
+ * template raises an exception or does not render a part of the conversation. The caller frees ids->id. */
 tx_status tx_chat_prompt(const tx_chat *chat, tx_encoder *encoder, tx_conversation *conversation, tx_ids *ids);
 
 /* The text that ends an answer, and its id, or -1 if it is not a single token. The text lives as long as the template.
@@ -97,6 +98,53 @@ const char *tx_chat_end(const tx_chat *chat, int32_t *id);
 size_t tx_chat_held_back(const tx_chat *chat, const char *answer, size_t size);
 /* Removes the text that ends a complete answer, and the text that the template adds before it. Returns the new size. */
 size_t tx_chat_trim(const tx_chat *chat, char *answer, size_t size);
+
+/* ---- Answers -------------------------------------------------------------------------------------------- */
+
+/* The parts of an answer. */
+typedef enum tx_chat_piece_kind {
+    TX_CHAT_CONTENT,
+    TX_CHAT_THOUGHT,
+    TX_CHAT_CALL,     /* a tool call begins; the text is the name of the tool */
+    TX_CHAT_ARGUMENTS /* of the last call: a JSON object, if they are well-formed */
+} tx_chat_piece_kind;
+
+typedef struct tx_chat_piece {
+    tx_chat_piece_kind kind;
+    const char *text; /* it lives during the call */
+    size_t size;
+    const char *id; /* the id that the model wrote for a call, or NULL */
+    size_t id_size;
+} tx_chat_piece;
+
+typedef struct tx_chat_parsing {
+    bool thoughts;         /* separate thoughts from the content */
+    const tx_json *tools;  /* separate calls; NULL leaves them in the content. It must outlive the parser */
+    const int32_t *prompt; /* the ids that the answer continues: a template can begin a thought */
+    size_t count;
+    void *context;
+    /* Receives each piece. A failure ends parsing. */
+    tx_status (*piece)(void *context, const tx_chat_piece *piece);
+} tx_chat_parsing;
+
+/* Divides an answer into content, thoughts and tool calls while it grows. The marks are those of the model's template
+ * (models/chat/forms.def). A thought is only at the start of an answer. Without marks everything is content. */
+typedef struct tx_chat_parser tx_chat_parser;
+
+/* Requires a call of the tool `name`, or of any tool of how->tools if that is NULL. The answer begins with the text
+ * `*prefix`, whose special tokens are written as text, and continues with a text of `*grammar`. TX_UNSUPPORTED if the
+ * template's calls are not JSON, or if the name must be known. The caller frees both. */
+tx_status tx_chat_require(const tx_chat *chat, const tx_chat_parsing *how, const char *name,
+                          const tx_vocabulary *vocabulary, char **prefix, tx_grammar **grammar);
+
+/* Copies `how`; the ids of the prompt are read only here. The chat must outlive the parser. The caller frees. */
+tx_status tx_chat_parser_create(const tx_chat *chat, const tx_chat_parsing *how, tx_chat_parser **parser);
+/* Adds bytes of the answer, or a special token, which is never content. The text that ends an answer must not be added.
+ * Reports pieces as soon as they are certain. */
+tx_status tx_chat_parser_add(tx_chat_parser *parser, const char *bytes, size_t size, bool special);
+/* Ends the answer and reports the rest. `*malformed` is true if the arguments of a call are not a JSON object. */
+tx_status tx_chat_parser_end(tx_chat_parser *parser, bool *malformed);
+void tx_chat_parser_free(tx_chat_parser *parser); /* NULL is fine */
 
 TX_API_END
 

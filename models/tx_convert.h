@@ -8,22 +8,47 @@
 
 TX_API_BEGIN
 
-/* The type in which matrices are written. X(NAME, "word") */
-#define TX_CONVERT_MAP(X) X(F32, "f32") X(F16, "f16") X(Q8_0, "q8_0") X(BF16, "bf16")
+/* The type in which matrices are written. Those after BF16 are blocks of 2 to 6 bits, as llama.cpp's quantizer mixes
+ * them. X(NAME, "word") */
+#define TX_CONVERT_MAP(X) \
+    X(F32, "f32")         \
+    X(F16, "f16")         \
+    X(Q8_0, "q8_0")       \
+    X(BF16, "bf16")       \
+    X(Q4_0, "q4_0")       \
+    X(Q4_1, "q4_1")       \
+    X(Q5_0, "q5_0")       \
+    X(Q5_1, "q5_1")       \
+    X(Q2_K, "q2_k")       \
+    X(Q3_K_S, "q3_k_s")   \
+    X(Q3_K_M, "q3_k_m")   \
+    X(Q3_K_L, "q3_k_l")   \
+    X(Q4_K_S, "q4_k_s")   \
+    X(Q4_K_M, "q4_k_m")   \
+    X(Q5_K_S, "q5_k_s")   \
+    X(Q5_K_M, "q5_k_m")   \
+    X(Q6_K, "q6_k")       \
+    X(IQ4_NL, "iq4_nl")   \
+    X(IQ4_XS, "iq4_xs")   \
+    X(MXFP4_MOE, "mxfp4_moe")
 
 typedef enum tx_convert_type {
 #define X(name, word) TX_CONVERT_##name,
     TX_CONVERT_MAP(X)
 #undef X
+        TX_CONVERT_TYPES
 } tx_convert_type;
 
 /* Converts the model `from` to `to`. After a failure `to` does not exist. One of the two is a file whose name ends with
  * .gguf. The other is a model folder; `from` may also be any name that txtrain's --model_name_or_path accepts.
  * TX_UNSUPPORTED for adapters, and for models and tokenizers that llama.cpp would compute differently. The exact form
  * of GELU only gives a warning, since llama.cpp computes its tanh form, within 0.0005. TX_INVALID if the folder `to`
- * already holds a model, or if a folder is to be written in Q8_0. F32 keeps every value exactly. `report` may be NULL.
+ * already holds a model, or if a folder is to be written in another type than F32, F16 or BF16. F32 keeps every value
+ * exactly. `importance` is a file of llama-imatrix, by which types of 2 to 6 bits round the weights of important inputs
+ * better. `importance` and `report` may be NULL.
  */
-tx_status tx_convert(const char *from, const char *to, tx_convert_type type, const tx_reporter *report);
+tx_status tx_convert(const char *from, const char *to, tx_convert_type type, const char *importance,
+                     const tx_reporter *report);
 
 /* The types of peft's add_weighted_adapter. X(NAME, "word") */
 #define TX_COMBINATION_MAP(X) \

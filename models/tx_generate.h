@@ -23,6 +23,7 @@
 #define TX_GENERATE_H
 
 #include "tx_options.h"
+#include "tx_parallel.h"
 #include "tx_text.h"
 
 TX_API_BEGIN
@@ -39,6 +40,11 @@ typedef enum tx_early_stopping { TX_EARLY_FALSE, TX_EARLY_TRUE, TX_EARLY_NEVER }
 #define TX_GENERATION_DRAFT_TOKENS 7 /* most draft tokens: products of more than 8 rows may round in another way */
 #define TX_GENERATION_ASSISTANT 3    /* default of num_assistant_tokens */
 
+typedef struct tx_logit_bias {
+    int32_t id;
+    float bias;
+} tx_logit_bias;
+
 typedef struct tx_generation {
     size_t size;               /* sizeof(tx_generation) */
     int64_t max_new_tokens;    /* -1 if unset */
@@ -49,6 +55,12 @@ typedef struct tx_generation {
     double temperature;        /* divides the logits; 0 takes the most likely token */
     int64_t top_k;             /* sample among the k most likely tokens and ties with the k-th; 0 and -1 mean all */
     double top_p;              /* and among the smallest set of tokens whose probabilities reach p */
+    double min_p;              /* and of these, those with at least so many times the largest probability */
+    double typical_p;          /* and the locally typical ones (Meister et al., 2022); 1 means all */
+    double xtc_probability;    /* how often XTC leaves out all but the least likely of the tokens of at least */
+    double xtc_threshold;      /* this probability */
+    double presence_penalty;   /* subtracted from the logits of new tokens that occurred already, as by OpenAI */
+    double frequency_penalty;  /* the same for each occurrence */
     double repetition_penalty; /* for tokens that occurred already (Keskar et al., CTRL, 2019) */
     int64_t num_beams;
     /* The number of draft tokens, which are computed with the next token in one pass if only one text is generated.
@@ -62,13 +74,17 @@ typedef struct tx_generation {
     int32_t eos_count;
     const char *const *stop_strings; /* a text ends with the token that completes one; none is empty */
     int32_t stop_count;
+    const tx_logit_bias *logit_bias; /* added to logits after the penalties; ids outside the vocabulary are refused */
+    int32_t bias_count;
+    const struct tx_grammar *grammar; /* that texts follow (tx_grammar.h), not with beams; or NULL */
 } tx_generation;
 
 /* Fails with TX_INVALID and the names of all fields whose values are invalid or contradict each other. */
 tx_status tx_generation_check(const tx_generation *generation);
 /* Sets one field by its name to a value as on txgen's command line: "temperature" to "0.7", "eos_token_id" to "2,7".
- * temperature, top_k and top_p request sampling; set do_sample after them to change that. TX_NOT_FOUND if there is no
- * such field (the message suggests the nearest one), TX_INVALID if it does not accept the value. */
+ * temperature, top_k, top_p, min_p, typical_p and xtc_probability request sampling; set do_sample after them to change
+ * that. TX_NOT_FOUND if there is no such field (the message suggests the nearest one), TX_INVALID if it does not accept
+ * the value. */
 tx_status tx_generation_set(tx_generation *generation, const char *name, const char *value);
 /* Sets the fields that the body of a request has by OpenAI's names, such as "max_tokens", and ignores other members. */
 tx_status tx_generation_read_body(tx_generation *generation, const tx_json *body);
@@ -127,6 +143,10 @@ typedef struct tx_lm_options {
     /* Type of the model's caches of keys and values: "q8_0" rounds them to 8 bits in blocks of 32, as llama.cpp does,
      * if heads have a multiple of 32 elements. NULL and "auto" store them in the type of activations. */
     const char *cache_type;
+    /* Ranks that divide the weights and caches (tensor parallelism) and make the same calls, which give the same texts
+     * on all of them. `device` may then list one for each rank of a host; NULL means the cpu for several. Only for
+     * texts of decoders, without device_map, offload_params, load_in_4bit and assistant_model. NULL for one process. */
+    tx_comm *ranks;
 } tx_lm_options;
 
 /* Sets an option of tx_lm.def by its name to a value as on txgen's command line: "threads" to "2". A text is not
@@ -233,6 +253,21 @@ typedef struct tx_perplexity_result {
 /* Computes the perplexity of `count` ids, at least 2. `options` may be NULL. */
 tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const tx_perplexity_options *options,
                            tx_perplexity_result *result);
+
+/* The difference of a model's predictions from those of a reference, as means over the tokens of a text. */
+typedef struct tx_divergence {
+    double divergence;           /* Kullback-Leibler divergence of the model from the reference, in nats */
+    double same;                 /* fraction of tokens for which both have the same most likely token */
+    double loss, reference_loss; /* negative log-likelihoods */
+    int64_t windows, tokens;     /* `tokens` is the divisor of the means */
+    int64_t max_length;          /* the value used */
+} tx_divergence;
+
+/* Compares two models of one vocabulary on `count` ids, at least 2, in windows of `max_length` tokens that follow each
+ * other (0 means 512, or the models' positions if they are fewer). The first token of a window is not scored.
+ * TX_INVALID if the vocabularies differ in size. */
+tx_status tx_lm_divergence(tx_lm *lm, tx_lm *reference, const int32_t *ids, int64_t count, int64_t max_length,
+                           tx_divergence *result);
 
 /* The costs of the last compilation: memory that the plans need, of it caches of keys and values, the weights' bytes in
  * memory, and the seconds that reading them took. `drafted` tokens were drafted since, and `accepted` of them are part

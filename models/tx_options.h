@@ -75,7 +75,7 @@ const tx_option *tx_option_foreign(const char *program, const char *name);
 
 /* ---- Values ------------------------------------------------------------------------------------------- */
 
-#define TX_OPTIONS_MOST 512
+#define TX_OPTIONS_MOST 640
 #define TX_OPTION_LIST_TEXT 4096 /* buffer size for the text of a list */
 
 /* The origin of an option's value. A file of options repeats many defaults, which the user did not choose. */

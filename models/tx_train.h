@@ -163,8 +163,8 @@ typedef struct tx_forecaster_options {
     const char *device;              /* as txtrain's --device; the default, NULL, is cpu */
     int64_t lora_r;                  /* rank of an adapter; 0 trains all weights */
     const char *lora_target_modules; /* as txtrain's; the default, NULL, is peft's choice */
-    /* With an adapter: quantize the frozen matrices of the blocks to 4 bits, and their scales to 8. */
-    bool load_in_4bit, double_quant;
+    /* With an adapter: quantize the frozen matrices of the blocks to 4 bits, and their scales to 8; or to 8 bits. */
+    bool load_in_4bit, double_quant, load_in_8bit;
     int32_t ranks; /* data-parallel ranks of one host; 0 and 1 are one rank */
 } tx_forecaster_options;
 
@@ -234,11 +234,9 @@ typedef struct tx_checkpoint tx_checkpoint;
 
 /* Begins checkpoint-STEP: an empty folder under a temporary name. */
 tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint);
-/* The folder into which the caller writes its files. Only plain files are allowed, no folders. */
+/* The folder into which the caller writes its files. Only plain files are allowed, also in folders of it. */
 const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint);
-/* Sets the digest of the data that was written to a file. The commit fails if the file on disk has another digest. */
-tx_status tx_checkpoint_expect(tx_checkpoint *checkpoint, const char *name, const char *digest);
-/* Reads all files once, compares them with the expected digests, writes the manifest and renames the folder to
+/* Flushes all files, fails if their data on disk are not those written, writes the manifest, and renames the folder to
  * checkpoint-STEP. It replaces a checkpoint of the same step. Always frees `checkpoint`. After a failure the new files
  * are removed and the earlier checkpoint is unchanged. */
 tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Operations common to all architectures: look-up by type, parameters, counts and logits. */
-#include "models/arch/arch.h"
+#include "models/arch/wrapper.h"
 
 #include "api/base/arithmetic.h"
 #include "models/lora/lora.h"
@@ -12,20 +12,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+const tx_absent_type tx_absent_types[] = {
+#define X(type, lacks) {type, lacks},
+#include "models/arch/absent.def"
+#undef X
+    {.type = NULL}};
+
+/* Appends a type to a list if the name is similar, or begins with it. `last` is the type before. */
+static void add_near(const char *type, const char *has, char *near, size_t room, const char **last)
+{
+    const char *nearest = NULL;
+    tx_name_compare(type, has, &(size_t){strlen(type) / 3 + 1}, &nearest);
+    if ((nearest || tx_begins_with(type, has)) && strcmp(*last, has) != 0)
+        tx_list_add(near, room, " or ", "\"%s\"", *last = has);
+}
+
 tx_status tx_architecture_find(const char *type, const tx_architecture **architecture)
 {
     char near[256] = "";
     const char *last = "";
     for (const tx_architecture *const *a = tx_architectures; *a; a++) {
-        const char *has = (*a)->type, *nearest = NULL;
-        if (strcmp(has, type) == 0) {
+        if (strcmp((*a)->type, type) == 0) {
             *architecture = *a;
             return TX_OK;
         }
-        tx_name_compare(type, has, &(size_t){strlen(type) / 3 + 1}, &nearest);
-        if ((nearest || tx_begins_with(type, has)) && strcmp(last, has) != 0)
-            tx_list_add(near, sizeof near, " or ", "\"%s\"", last = has);
+        add_near(type, (*a)->type, near, sizeof near, &last);
     }
+    for (const tx_absent_type *absent = tx_absent_types; absent->type; absent++)
+        if (tx_begins_with(type, absent->type) &&
+            (!type[strlen(absent->type)] || strcmp(type + strlen(absent->type), "_text") == 0))
+            return tx_fail(TX_UNSUPPORTED,
+                           "model_type: \"%.40s\": TX has no such type, because it lacks %s; "
+                           "docs/reference/features.md lists all",
+                           type, absent->lacks);
+    for (const tx_wrapper *w = tx_wrappers; w->type; w++)
+        add_near(type, w->type, near, sizeof near, &last);
     return tx_fail(TX_UNSUPPORTED,
                    "model_type: \"%.40s\": TX has no such type%s%s; docs/reference/features.md lists all", type,
                    *near ? ", but " : "", near);
@@ -41,6 +62,14 @@ int32_t tx_arch_params(const tx_config *config)
     return config->architecture->params(config);
 }
 
+/* Blocks of MXFP4 run along the inputs of a matrix. Files that hold all experts in one tensor have these first. */
+static void turn(const char *name, tx_param_spec *spec)
+{
+    spec->turned = spec->dtype == TX_MXFP4 && !strchr(name, '*');
+    if (spec->turned)
+        spec->shape = TX_SHAPE(spec->shape.dim[0], spec->shape.dim[2], spec->shape.dim[1]);
+}
+
 tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
     const int32_t count = tx_arch_params(config);
@@ -49,14 +78,20 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
     TX_TRY(config->architecture->param(config, index, name, spec));
     if (config->lora)
         tx_lora_freeze(config->lora, name, spec);
-    if (config->packed != TX_F32 && spec->shape.rank == 2 && !spec->table && (spec->frozen || !config->lora)) {
+    /* Experts' matrices have rank 3, their biases rank 2. */
+    const bool linear = spec->shape.rank == (spec->experts ? 3 : 2) && !spec->table;
+    if (config->packed != TX_F32 && linear && (spec->experts || !tx_lora_is_router(config, index, name)) &&
+        (spec->frozen || !config->lora)) {
         spec->frozen = true;
-        spec->dtype = config->packed;
+        spec->dtype = spec->experts ? config->packed_experts : config->packed;
+        turn(name, spec);
     }
     if (config->blocks && config->blocks[index] != TX_F32) {
         spec->frozen = true;
         spec->dtype = config->blocks[index];
     }
+    if (config->rounding)
+        spec->rounding = config->rounding[index];
     if (config->teacher) {
         char own[TX_ARCH_NAME];
         memcpy(own, name, sizeof own);
@@ -116,6 +151,11 @@ bool tx_arch_set_rates(const tx_config *config, int64_t length, float *rates)
     const bool changes = memcmp(rates, now, bytes) != 0;
     memcpy(rates, now, bytes);
     return changes;
+}
+
+bool tx_arch_recurs(const tx_config *config)
+{
+    return config->architecture->recurs && config->architecture->recurs(config);
 }
 
 int64_t tx_arch_columns(const tx_config *config)

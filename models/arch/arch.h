@@ -12,6 +12,7 @@
 
 typedef struct tx_architecture tx_architecture;
 typedef struct tx_lora tx_lora;               /* lora.h */
+typedef struct tx_wrapped tx_wrapped;         /* wrapper.h */
 typedef struct tx_gguf_family tx_gguf_family; /* gguf_family.h */
 
 /* The kind of a model's output. */
@@ -57,12 +58,15 @@ typedef struct tx_config {
     bool stand_in;                      /* an output head that the weights lack begins as the embedding */
     int64_t grown_from;                 /* the vocabulary of the weights, if the configuration's is larger; or 0 */
     tx_json *source;                    /* the file it was read from, whose unknown keys are kept; or NULL */
-    /* NF4 or NF4_DOUBLE to quantize the frozen matrices of blocks (without an adapter: all of them); F32 if not. */
+    tx_wrapped *wrapped;                /* the folder that has the model as one of its parts; owned; or NULL */
+    /* NF4, NF4_DOUBLE or Q8 to quantize the frozen matrices of blocks (without an adapter: all of them); F32 if not. */
     tx_dtype packed;
-    tx_dtype *blocks;       /* for each parameter the type of blocks that stores it, or F32; owned; or NULL */
-    tx_lora *lora;          /* an adapter that freezes the base parameters (lora.h); owned; or NULL */
-    bool teacher;           /* a frozen teacher next to the trained model; its names begin with TX_WEIGHTS_TEACHER */
-    tx_dtype teacher_dtype; /* the storage type of the teacher's matrices */
+    tx_dtype packed_experts; /* the same for matrices of experts (tx_config_pack) */
+    tx_dtype *blocks;        /* for each parameter the type of blocks that stores it, or F32; owned; or NULL */
+    tx_rounding *rounding;   /* how training rounds each parameter; owned; or NULL */
+    tx_lora *lora;           /* an adapter that freezes the base parameters (lora.h); owned; or NULL */
+    bool teacher;            /* a frozen teacher next to the trained model; its names begin with TX_WEIGHTS_TEACHER */
+    tx_dtype teacher_dtype;  /* the storage type of the teacher's matrices */
 } tx_config;
 
 /* ---- Configuration (config.c) ------------------------------------------------------------------------ */
@@ -81,14 +85,17 @@ tx_status tx_config_set_head(tx_config *config, tx_head head);
 tx_status tx_config_copy(const tx_config *config, tx_config **copy);
 /* Checks ranges and divisibility; the message names the key. */
 tx_status tx_config_check(const tx_config *config);
+/* Sets the type of frozen matrices: config->packed, and packed_experts. If the file's matrices of experts are MXFP4, 4
+ * bits keep them so. */
+void tx_config_pack(tx_config *config, tx_dtype packed);
 /* Changes keys, given as "n_layer=4,n_embd=64,activation_function=gelu". If a key is unknown, or a value is wrong or
  * does not fit the others, it fails with the name of the key and changes nothing. */
 tx_status tx_config_override(tx_config *config, const char *text);
-/* Writes config.json, with the unknown keys of the file it was read from. */
+/* Writes config.json, with the unknown keys of the file it was read from, and the other parts of a wrapper. */
 tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *path);
 /* The type of the weights in config.json: its key dtype, or torch_dtype from before transformers 5, or "float32". */
 tx_status tx_config_dtype(const tx_config *config, const char **name);
-/* Makes the same JSON. The caller frees it. */
+/* Makes the JSON of the model itself. The caller frees it. */
 tx_status tx_config_json(const tx_config *config, tx_json **json);
 void tx_config_free(tx_config *config); /* NULL is fine */
 
@@ -113,6 +120,8 @@ int64_t tx_arch_columns(const tx_config *config);
 int64_t tx_arch_pairs(const tx_config *config);
 /* Writes those for `length` tokens to rates. Returns true if they change. */
 bool tx_arch_set_rates(const tx_config *config, int64_t length, float *rates);
+/* Whether the model has recurrent layers (tx_architecture.recurs). */
+bool tx_arch_recurs(const tx_config *config);
 /* FLOPs of the training step per token, as transformers counts them (total_flos): 6 per weight outside the embeddings.
  * Only the experts that a token is routed to count. */
 double tx_arch_flops(const tx_config *config);
@@ -147,6 +156,8 @@ typedef struct tx_arch_options {
  *     I32 positions [B]          Only with caches: the position of each row's first token.
  *     F32 rope_rates [B, n]      Only with caches, if `rates` of the row returns a number n: the frequencies.
  *     I32 sources [B]            Optional, with caches: the row whose cache each row continues (beam search).
+ *     I32 spans [B, 3]           Only with caches of recurrent layers: row, position and number of tokens of each row
+ *                                (tx_short_conv_cached). Tokens after them change no state.
  *     I32 slots [B]              Optional, with caches: the row of the caches that each row uses, all different.
  *     F32 last_token [B, T]      Only of a decoder's classifier: 1 for the token whose output is classified, else 0.
  *     I32 decoder_input_ids [B, T'] Only of an encoder with a decoder: the decoder's tokens. Logits are [B, T', V'].
@@ -173,7 +184,7 @@ tx_status tx_arch_open_weights(const char *folder, tx_weights **weights);
 /* Checks, without a model, that tx_arch_load would succeed, including all values. */
 tx_status tx_arch_check(const tx_config *config, const char *folder);
 /* Writes config.json and model.safetensors (shards above TX_WEIGHTS_SHARD bytes), as transformers' AutoModel classes
- * load them. */
+ * load them, in the form of its folder (wrapper.h). */
 tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *folder);
 
 /* The map from tensor names in files to parameter names of this configuration. */
@@ -216,12 +227,17 @@ static inline tx_config_value tx_config_value_of(const tx_config *config, const 
 const tx_config_key *tx_config_key_named(const tx_architecture *type, const char *name);
 const tx_config_key *tx_config_key_at(const tx_architecture *type, size_t offset);
 
-/* A key that selects mathematics of which TX implements only one variant. */
+/* A key that selects mathematics of which TX implements only one variant. The value is "true", "false" or a word. */
 typedef struct tx_fixed_key {
-    const char *name;
-    bool value;
-    const char *why;
+    const char *name, *value, *why;
 } tx_fixed_key;
+
+/* A row of absent.def. */
+typedef struct tx_absent_type {
+    const char *type, *lacks;
+} tx_absent_type;
+
+extern const tx_absent_type tx_absent_types[]; /* ended by a NULL type */
 
 typedef struct tx_preset {
     const char *name, *overrides; /* changes to the defaults, in the format of tx_config_override */
@@ -249,13 +265,21 @@ struct tx_architecture {
      * those for `length` tokens to `rates`, unless it is NULL, and returns their number, or 0 if they do not depend on
      * the length. */
     int64_t (*rates)(const tx_config *config, int64_t length, float *rates);
+    /* Whether layers have states instead of caches, which cannot go back; may be NULL. */
+    bool (*recurs)(const tx_config *config);
     bool restarts;     /* if the frequencies change during generation, transformers computes the caches again */
     bool reads_last;   /* a decoder's classifier, which classifies the output of the last token */
+    bool decodes;      /* a decoder without a head: hidden states of causal attention */
     bool inputs_first; /* the weights of linear layers are [in, out], else [out, in] */
     /* peft's default target modules, and the modules that it trains fully (modules_to_save). NULL if there are none. */
     const char *lora_targets, *lora_saved;
+    /* The beginning of tensor names in files, and in transformers' class, which names adapters, if they differ; or
+     * NULL. */
+    const char *file_root, *class_root;
     /* Maps tensor names in files to parameter names (tx_weights_rename). */
     void (*rename)(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
+    /* Returns true for tensors in files that TX does not read, which a warning reports. NULL if there are none. */
+    bool (*leaves_out)(const tx_config *config, const char *tensor);
     /* Returns true if a parameter belongs to the head. NULL if the type has only one head. */
     bool (*is_of_head)(const char *param);
     /* Completes a configuration that its file leaves open, by the tensors of the weights. May be NULL. */

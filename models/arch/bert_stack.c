@@ -27,9 +27,9 @@ const char *const tx_bert_acts[TX_BERT_ACTS] = {
     [TX_BERT_SILU] = "silu", [TX_BERT_SWISH] = "swish",       [TX_BERT_RELU] = "relu"};
 
 const tx_fixed_key tx_bert_fixed[] = {
-    {"is_decoder", false, "a decoder is not implemented"},
-    {"add_cross_attention", false, "cross-attention is not implemented"},
-    {"tie_word_embeddings", true, "an untied decoder is not implemented"},
+    {"is_decoder", "false", "a decoder is not implemented"},
+    {"add_cross_attention", "false", "cross-attention is not implemented"},
+    {"tie_word_embeddings", "true", "an untied decoder is not implemented"},
     {.name = NULL},
 };
 
@@ -94,6 +94,8 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     const tx_bert_config *c = bert_of(config);
     if (extent == TX_BERT_QKV)
         *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};
+    if (extent == TX_BERT_GATED)
+        *sections = (tx_param_sections){2, dimension, {c->intermediate_size, c->intermediate_size}, 0};
     if (extent == TX_BERT_QK)
         *sections = (tx_param_sections){2, dimension, {config->width, config->width}, 0};
     return extent == TX_BERT_POSITIONS   ? c->max_position_embeddings
@@ -132,7 +134,7 @@ int64_t tx_bert_embeddings(const tx_config *config)
     int64_t sum = 0;
     char name[TX_ARCH_NAME];
     tx_param_spec spec = {0};
-    for (int32_t i = 0; spec.block == 0 && !tx_bert_param(config, i, name, &spec); i++)
+    for (int32_t i = 0; spec.block == 0 && i < tx_bert_params(config) && !tx_bert_param(config, i, name, &spec); i++)
         if (tx_ends_with(name, "embeddings.weight"))
             sum += tx_shape_count(spec.logical.rank ? &spec.logical : &spec.shape);
     return sum;
@@ -213,6 +215,8 @@ static tx_tensor *distances(tx_stack *b)
     if (!b->distances)
         return NULL;
     tx_tensor *x = tx_stack_dropout(b, b->distances, bert_of(b->config)->hidden_dropout_prob);
+    if (bert_of(b->config)->kind->project_distances)
+        return bert_of(b->config)->kind->project_distances(b, x);
     return tx_bert_linear(b, x, own ? TX_BERT_DISTANCE_PROJ : TX_BERT_QKV_PROJ);
 }
 
@@ -229,7 +233,7 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     const tx_bert_config *c = bert_of(b->config);
     const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, key_of(b->config, offsetof(tx_config, heads)));
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
-    tx_tensor *h = tx_bert_linear(b, x, TX_BERT_QKV_PROJ); /* query | key | value */
+    tx_tensor *h = c->kind->project ? c->kind->project(b, x) : tx_bert_linear(b, x, TX_BERT_QKV_PROJ);
     const tx_relative_options relative = {
         .heads = heads, .scores = b->scores, .distances = distances(b), .dropout = c->attention_probs_dropout_prob};
     h = c->kind->bucket ? tx_relative_attention(b, h, NULL, NULL, &relative)
@@ -241,7 +245,8 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     h = tx_bert_linear(b, h, TX_BERT_O_PROJ);
     x = tx_bert_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), TX_BERT_ATTN_NORM);
     h = tx_bert_linear(b, tx_bert_activate(c->hidden_act, tx_bert_linear(b, x, TX_BERT_UP_PROJ)), TX_BERT_DOWN_PROJ);
-    return tx_bert_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), TX_BERT_MLP_NORM);
+    h = tx_stack_dropout(b, h, c->kind->undropped ? 0.0 : c->hidden_dropout_prob);
+    return tx_bert_norm(b, tx_add(h, x), TX_BERT_MLP_NORM);
 }
 
 /* Initializes `b` and builds the graph up to the head. NULL on error. */
@@ -337,8 +342,8 @@ static bool has_row(const tx_config *config, const char *param)
 
 void tx_bert_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
-    static const char *const bare[] = {"embeddings",  "encoder.", "transformer.", "pooler.", "layers.",
-                                       "final_norm.", NULL};
+    static const char *const bare[] = {"embeddings", "encoder.",    "transformer.", "pooler.",
+                                       "layers.",    "final_norm.", "emb_ln.",      NULL};
     const tx_bert_kind *kind = bert_of(config)->kind;
     const char *last = tx_ends_with(tensor, "LayerNorm.gamma")  ? "weight"
                        : tx_ends_with(tensor, "LayerNorm.beta") ? "bias"
@@ -356,9 +361,9 @@ void tx_bert_rename(const tx_config *config, const char *tensor, char param[TX_W
 bool tx_bert_is_of_head(const char *param)
 {
     static const char *const heads[] = {
-        "mpnet.pooler.", "bert.pooler.",    "roberta.pooler.", "classifier.", "pre_classifier.", "cls.predictions.",
-        "lm_head.",      "lm_predictions.", "vocab_",          "pooler.",     "generator_",      "sequence_summary.",
-        "qa_outputs.",   "head.",           "decoder.",        NULL};
+        "mpnet.pooler.", "bert.pooler.",    "roberta.pooler.", "classifier.",    "pre_classifier.", "cls.predictions.",
+        "lm_head.",      "lm_predictions.", "vocab_",          "pooler.",        "generator_",      "sequence_summary.",
+        "qa_outputs.",   "head.",           "decoder.",        "albert.pooler.", "predictions.",    NULL};
     return begins_with_one(param, heads);
 }
 

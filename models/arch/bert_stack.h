@@ -40,12 +40,15 @@ typedef struct tx_bert_kind {
     bool input_dropout;         /* the head of sequence classification also applies dropout to its input */
     bool same_head;             /* the masked head uses head_act */
     bool dropout_of_texts;      /* classifier_dropout is only for sequence classification */
+    bool undropped;             /* no dropout after feed-forward layers */
     bool disentangled;          /* distances have queries and keys instead of a bias that all layers share */
     tx_relative_bucket *bucket; /* of distances; or NULL */
     /* These may be NULL. The table of distances if it is not a parameter; it returns NULL if none is needed. The block,
      * and the input [B, C] of sequence classification, instead of BERT's. */
     tx_tensor *(*table)(tx_stack *stack);
     tx_stack_block *block;
+    /* Query | key | value of x, and queries | keys of distances, if they are not linear layers of BERT's form. */
+    tx_tensor *(*project)(tx_stack *stack, tx_tensor *x), *(*project_distances)(tx_stack *stack, tx_tensor *x);
     tx_tensor *(*pool)(tx_stack *stack, tx_tensor *x);
     const char *prefix;       /* of the encoder's names in files */
     const char *const *heads; /* prefixes of tensors of all heads; ends with NULL */
@@ -165,7 +168,10 @@ enum {
     TX_BERT_DISTANCE_TABLE,
     TX_BERT_DISTANCE_NORM,
     TX_BERT_DISTANCE_PROJ = TX_BERT_DISTANCE_NORM + 2,
-    TX_BERT_FINAL_NORM = TX_BERT_DISTANCE_PROJ + 2
+    TX_BERT_FINAL_NORM = TX_BERT_DISTANCE_PROJ + 2,
+    TX_BERT_QUERY_BIAS = TX_BERT_FINAL_NORM + 2,
+    TX_BERT_VALUE_BIAS,
+    TX_BERT_DISTANCE_BIAS
 };
 
 /* Rows of a weight and its bias. Names separated by bars are the tensors of the sections in files. */
@@ -318,7 +324,7 @@ tx_status tx_bert_check_ties(const tx_config *config, const tx_weights *weights)
              .bos_token_id = (bos),                                                                              \
              .eos_token_id = (eos)},                                                                             \
     .kind = &(differs), .embedding_size = (embedding), .intermediate_size = (inner), .type_vocab_size = (types), \
-    .hidden_act = TX_BERT_GELU, .layer_norm_eps = (eps), .initializer_range = 0.02
+    .layer_norm_eps = (eps), .initializer_range = 0.02
 #define TX_BERT_DEFAULTS(...)                                                               \
     TX_BERT_SIZES(__VA_ARGS__), .max_position_embeddings = 512, .hidden_dropout_prob = 0.1, \
                                 .attention_probs_dropout_prob = 0.1

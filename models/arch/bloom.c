@@ -38,7 +38,7 @@ static const tx_config_key keys[] = {SIZE(vocab_size, base.vocab_size, 1 << 30),
                                      {.name = NULL}};
 
 static const tx_fixed_key fixed_keys[] = {
-    {"apply_residual_connection_post_layernorm", false, "additions to the result of a norm are not implemented"},
+    {"apply_residual_connection_post_layernorm", "false", "additions to the result of a norm are not implemented"},
     {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_bloom, rows, 250880, 2048, 64, 2, 8, 1, 2),

@@ -19,7 +19,7 @@ static const char *named_class(const tx_json *json)
 bool tx_class_has_no_head(const tx_json *json, const tx_architecture *architecture)
 {
     const char *name = named_class(json);
-    return architecture->is_of_head && name && tx_ends_with(name, "Model");
+    return architecture->is_of_head && architecture->head != TX_HEAD_STATES && name && tx_ends_with(name, "Model");
 }
 
 /* The kinds of heads: nouns, and how transformers' classes that are trained for one task end. */
@@ -45,13 +45,13 @@ static tx_status fail_head(const char *class_name, int head, const char *type)
 }
 
 /* Selects the row of the type whose class the file names, else keeps the first. A base encoder also keeps it: most
- * tasks add a head. */
+ * tasks add a head, which a base decoder does not have in transformers. */
 static tx_status choose_head(const tx_json *json, const tx_architecture **architecture)
 {
     const char *type = (*architecture)->type, *name = named_class(json);
     for (const tx_architecture *const *a = tx_architectures; name && *a; a++)
         if (strcmp((*a)->type, type) == 0 && strcmp((*a)->class_name, name) == 0) {
-            *architecture = (*a)->head == TX_HEAD_STATES ? *architecture : *a;
+            *architecture = (*a)->head == TX_HEAD_STATES && !(*a)->decodes ? *architecture : *a;
             return TX_OK;
         }
     for (int head = 0; name && head < TX_HEAD_COUNT; head++)

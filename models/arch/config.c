@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * config.json of any architecture: presets, defaults, validation, and writing that keeps unknown keys. */
-#include "models/arch/arch.h"
+#include "models/arch/wrapper.h"
 #include "models/files/quantized.h"
 #include "models/lora/lora.h"
 
@@ -44,8 +44,10 @@ tx_status tx_config_copy(const tx_config *config, tx_config **copy)
         return tx_fail(TX_MEMORY, "no memory for a configuration");
     memcpy(created, config, bytes);
     created->source = NULL;
+    created->wrapped = NULL;
     created->lora = NULL;
     created->blocks = NULL;
+    created->rounding = NULL;
     *copy = created;
     return TX_OK;
 }
@@ -55,8 +57,10 @@ void tx_config_free(tx_config *config)
     if (!config)
         return;
     tx_json_free(config->source);
+    tx_wrapped_free(config->wrapped);
     tx_lora_free(config->lora);
     free(config->blocks);
+    free(config->rounding);
     free(config);
 }
 
@@ -79,6 +83,11 @@ tx_status tx_config_preset(const char *name, tx_config **config)
                 return make_preset(*a, p, config);
             tx_list_add(list, sizeof list, ", ", "%s", p->name);
         }
+    if (strchr(name, '/'))
+        return tx_fail(TX_INVALID,
+                       "%.80s: no such file or folder; to fetch a configuration: hf download %.80s config.json "
+                       "--local-dir DIR",
+                       name, name);
     return tx_fail(TX_INVALID, "no published model \"%.40s\": the known ones are %s", name, list);
 }
 
@@ -174,6 +183,22 @@ static tx_status read_second_name(const tx_json *json, const tx_config_key *key,
     return TX_OK;
 }
 
+static tx_status check_fixed(const tx_json *json, const tx_fixed_key *fixed)
+{
+    const bool flag = strcmp(fixed->value, "true") == 0 || strcmp(fixed->value, "false") == 0;
+    const char *word = fixed->value, *quote = flag ? "" : "\"";
+    bool given = false;
+    if (!flag) {
+        TX_TRY(TX_JSON_OPTIONAL(string, json, fixed->name, &word));
+    } else if (tx_json_find(json, fixed->name)) {
+        TX_TRY(tx_json_get_bool(json, fixed->name, &given));
+        word = given ? "true" : "false";
+    }
+    return strcmp(word, fixed->value) == 0 ? TX_OK
+                                           : tx_fail(TX_UNSUPPORTED, "%s: expected %s%s%s: %s", fixed->name, quote,
+                                                     fixed->value, quote, fixed->why);
+}
+
 /* Fails if the file requests a feature that is not implemented, so that no key is ignored silently. */
 static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
 {
@@ -183,14 +208,8 @@ static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
         TX_TRY(tx_json_get_string(json, "model_type", &type));
     if (strcmp(type, a->type) != 0)
         return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\" instead of \"%s\"", type, a->type);
-    for (const tx_fixed_key *fixed = a->fixed; fixed && fixed->name; fixed++) {
-        bool flag = fixed->value;
-        if (tx_json_find(json, fixed->name))
-            TX_TRY(tx_json_get_bool(json, fixed->name, &flag));
-        if (flag != fixed->value)
-            return tx_fail(TX_UNSUPPORTED, "%s: expected %s: %s", fixed->name, fixed->value ? "true" : "false",
-                           fixed->why);
-    }
+    for (const tx_fixed_key *fixed = a->fixed; fixed && fixed->name; fixed++)
+        TX_TRY(check_fixed(json, fixed));
     if (tx_json_has(json, "quantization_config")) {
         TX_TRY(tx_quantized_check(tx_json_find(json, "quantization_config")));
         if (a->inputs_first)
@@ -226,7 +245,9 @@ tx_status tx_config_of_json(tx_json *json, tx_config **config)
 {
     const tx_architecture *architecture;
     tx_config *created = NULL;
-    tx_status status = tx_class_choose(json, &architecture);
+    tx_wrapped *wrapped = NULL;
+    tx_status status = tx_wrapper_open_json(&json, &wrapped);
+    TX_THEN(status, tx_class_choose(json, &architecture));
     TX_THEN(status, tx_config_copy(architecture->defaults, &created));
     if (!status) {
         created->architecture = architecture;
@@ -235,9 +256,11 @@ tx_status tx_config_of_json(tx_json *json, tx_config **config)
     if (status) {
         tx_config_free(created);
         tx_json_free(json);
+        tx_wrapped_free(wrapped);
         return status == TX_INVALID ? TX_FORMAT : status;
     }
     created->source = json;
+    created->wrapped = wrapped;
     created->new_head = tx_class_has_no_head(json, architecture);
     drop_foreign_ids(created);
     *config = created;
@@ -251,6 +274,16 @@ tx_status tx_config_read(const char *path, tx_config **config)
     return tx_fail_in(tx_config_of_json(json, config), "%s", path);
 }
 
+/* A second name in the file must follow its key; transformers would otherwise use the old value. */
+static tx_status write_second_name(const tx_config_key *key, tx_json *json)
+{
+    int64_t value = 0;
+    if (!key->second || !tx_json_has(json, key->second))
+        return TX_OK;
+    TX_TRY(tx_json_get_int(json, key->name, 0, INT64_MAX, &value));
+    return tx_json_set_int(json, key->second, value);
+}
+
 /* Adds one "key=value" to `json`. */
 static tx_status add_override(const tx_architecture *a, tx_json *json, const char *pair, size_t length)
 {
@@ -261,21 +294,35 @@ static tx_status add_override(const tx_architecture *a, tx_json *json, const cha
         return tx_fail(TX_INVALID, "\"%.*s\" is not key=value", (int)length, pair);
     snprintf(key, sizeof key, "%.*s", (int)before, pair);
     snprintf(value, sizeof value, "%.*s", (int)after, equals + 1);
-    if (!tx_config_key_named(a, key))
+    const tx_config_key *row = tx_config_key_named(a, key);
+    if (!row)
         return tx_fail(TX_INVALID, "\"%s\" is not a configuration key of %s", key, a->type);
     tx_json *parsed;
     bool is_json = tx_json_parse(value, after, key, &parsed) == TX_OK;
     /* transformers also accepts Python's spelling. */
     if (!is_json && (strcmp(value, "True") == 0 || strcmp(value, "False") == 0))
-        return tx_json_set_bool(json, key, value[0] == 'T');
-    return is_json ? tx_json_set(json, key, parsed) : tx_json_set_string(json, key, value);
+        TX_TRY(tx_json_set_bool(json, key, value[0] == 'T'));
+    else
+        TX_TRY(is_json ? tx_json_set(json, key, parsed) : tx_json_set_string(json, key, value));
+    return write_second_name(row, json);
+}
+
+/* Overrides are read with the keys of the file, because some members follow from several of them. Vocabulary and labels
+ * may have changed since. */
+static tx_status keep_changed(const tx_config *config, tx_json *json)
+{
+    static const char *const labels[] = {"id2label", "num_labels", "problem_type"};
+    for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++)
+        tx_json_unset(json, labels[i]);
+    return config->source ? tx_json_set_int(json, "vocab_size", config->vocab_size) : TX_OK;
 }
 
 tx_status tx_config_override(tx_config *config, const char *text)
 {
     tx_config *created = NULL;
-    tx_json *json = tx_json_object();
+    tx_json *json = config->source ? tx_json_copy(config->source) : tx_json_object();
     tx_status status = json ? tx_config_copy(config, &created) : TX_MEMORY;
+    TX_THEN(status, keep_changed(config, json));
     if (status) {
         tx_json_free(json);
         return status;
@@ -289,9 +336,11 @@ tx_status tx_config_override(tx_config *config, const char *text)
     tx_json_free(json);
     if (!status) {
         created->source = config->source;
+        created->wrapped = config->wrapped;
         created->lora = config->lora;
         memcpy(config, created, config->architecture->config_bytes);
         created->source = NULL;
+        created->wrapped = NULL;
         created->lora = NULL;
     }
     tx_config_free(created);
@@ -316,16 +365,6 @@ static tx_status write_key(const tx_config *config, const tx_config_key *key, tx
     if (first && tx_json_as_int(first, key->name, INT64_MIN, INT64_MAX, &listed) == TX_OK && listed == *at.whole)
         return TX_OK; /* keep the list in the file */
     return tx_json_set_int(json, key->name, *at.whole);
-}
-
-/* A second name in the file must follow its key; transformers would otherwise use the old value. */
-static tx_status write_second_name(const tx_config_key *key, tx_json *json)
-{
-    int64_t value = 0;
-    if (!key->second || !tx_json_has(json, key->second))
-        return TX_OK;
-    TX_TRY(tx_json_get_int(json, key->name, 0, INT64_MAX, &value));
-    return tx_json_set_int(json, key->second, value);
 }
 
 tx_status tx_config_dtype(const tx_config *config, const char **name)
@@ -365,18 +404,21 @@ static tx_status write_all(const tx_config *config, tx_json *json)
     return tx_json_append_string(list, a->class_name);
 }
 
+void tx_config_pack(tx_config *config, tx_dtype packed)
+{
+    const tx_json *quantization = config->source ? tx_json_find(config->source, "quantization_config") : NULL;
+    const char *method = "";
+    const bool kept = quantization && !tx_json_get_string(quantization, "quant_method", &method) &&
+                      strcmp(method, "mxfp4") == 0 && (packed == TX_NF4 || packed == TX_NF4_DOUBLE);
+    config->packed = packed;
+    config->packed_experts = kept ? TX_MXFP4 : packed;
+}
+
 /* The members of the file that the configuration was read from. Saved weights are never quantized. */
 static tx_json *copy_source(const tx_json *source)
 {
-    tx_json *result = tx_json_object();
-    tx_status status = result ? TX_OK : TX_MEMORY;
-    for (void *i = tx_json_first(source); i && !status; i = tx_json_next(source, i))
-        if (strcmp(tx_json_key(i), "quantization_config") != 0)
-            status = tx_json_set(result, tx_json_key(i), tx_json_copy(tx_json_value(i)));
-    if (status) {
-        tx_json_free(result);
-        return NULL;
-    }
+    tx_json *result = source ? tx_json_copy(source) : tx_json_object();
+    tx_json_unset(result, "quantization_config");
     return result;
 }
 
@@ -393,6 +435,8 @@ tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *p
     tx_json *json = NULL;
     TX_TRY(tx_fail_in(tx_config_json(config, &json), "%s", path));
     tx_status status = write_dtype(json, dtype);
+    if (!status && tx_wrapper_keeps(config))
+        status = tx_fail_in(tx_wrapper_close_json(config->wrapped, &json), "%s", path);
     TX_THEN(status, tx_json_write(path, json, TX_JSON_SORTED));
     tx_json_free(json);
     return status;

@@ -22,8 +22,8 @@ static const tx_config_key keys[] = {TX_BERT_COMMON_KEYS,
                                      {.name = NULL}};
 
 static const tx_fixed_key fixed[] = {
-    {"sinusoidal_pos_embds", false, "sinusoidal positions are not implemented"},
-    {"tie_word_embeddings", true, "an untied decoder is not implemented"},
+    {"sinusoidal_pos_embds", "false", "sinusoidal positions are not implemented"},
+    {"tie_word_embeddings", "true", "an untied decoder is not implemented"},
     {.name = NULL},
 };
 

@@ -28,11 +28,9 @@ static const llama_config defaults = {SIZES(tx_exaone4, rows, 102400, 2048, 4096
 static tx_status read(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
-    TX_TRY(tx_llama_read(json, config));
-    c->attention.head_dim = head_size(c); /* transformers does not accept null here */
     if (!tx_json_has(json, "layer_types"))
         TX_TRY(TX_JSON_OPTIONAL(int, json, "sliding_window_pattern", 1, TX_LLAMA_LAYERS, &c->attention.window_period));
-    return tx_llama_read_layer_types(json, c);
+    return tx_llama_read_sized(json, config);
 }
 
 /* llama.cpp computes windows only in the model of this size, and in three of four layers. */
@@ -61,3 +59,41 @@ static tx_status derive_layers(const tx_gguf_file *file, tx_json *json)
 const tx_architecture tx_exaone4 = {
     FAMILY("exaone4", "Exaone4", defaults, keys, "q_proj,v_proj", read, tx_llama_write),
     GGUF("exaone4", .rope_factors = true, .check = check_layers, .read = derive_layers)};
+
+/* ---- K-EXAONE: norms before attention and MLP, and experts ------------------------------------------------- */
+
+static const tx_stack_row moe_rows[] = {
+    OPENING_ROWS_WITH(HEAD_NORM_ROW("q_norm|k_norm.weight", QK_HEAD, ONES)),
+    MLP_EXPERT_ROWS("mlp.gate.weight"),
+    CHOICE_BIAS_ROW(is_sparse, LAYER "mlp.e_score_correction_bias", EXPERTS),
+    SHARED_EXPERTS_ROWS,
+    DENSE_ROWS,
+    LAST_ROWS,
+};
+
+static const tx_config_key moe_keys[] = {COMMON_KEYS,
+                                         HEAD_DIM_KEY,
+                                         WINDOW_KEY,
+                                         CHOICE_KEYS,
+                                         SIZE_OF(num_experts, "num_local_experts", experts.count, 1 << 12),
+                                         WHOLE(num_shared_experts, experts.shared, 0, 1 << 12),
+                                         {.name = NULL}};
+
+static const llama_config moe_defaults = {SIZES(tx_exaone_moe, moe_rows, 102400, 2048, 4096, 32, 32, 1, 53),
+                                          REST(16384, 32, 1e-5, 1e4),
+                                          .padding = 1,
+                                          .attention.window = 4096,
+                                          .attention.windowed = true,
+                                          .attention.window_period = 4,
+                                          .positions.only_windows = true,
+                                          DEEPSEEK_DEFAULTS(64, 8, 1, 1, 1024, 1, 1, 2.5),
+                                          .experts.normalise = true};
+
+static tx_status read_moe(const tx_json *json, tx_config *config)
+{
+    TX_TRY(read(json, config));
+    return tx_llama_read_mlp_types(json, (llama_config *)config);
+}
+
+const tx_architecture tx_exaone_moe = {
+    FAMILY("exaone_moe", "ExaoneMoe", moe_defaults, moe_keys, "q_proj,v_proj", read_moe, tx_llama_write)};

@@ -18,6 +18,20 @@ static tx_tensor *without_padding(tx_stack *stack, tx_tensor *x, tx_tensor *ids)
     return tx_mul(x, tx_tensor_shape(x)->rank == 1 ? kept : tx_broadcast(kept, *tx_tensor_shape(x), TX_AXIS_LAST));
 }
 
+/* The choices of each expert that the load-balancing loss counts: those of the greatest probabilities, whatever a bias
+ * or groups select. */
+static tx_tensor *greatest_counts(tx_stack *stack, const tx_experts *e, tx_tensor *probabilities, tx_tensor *ids,
+                                  const tx_routes *routes)
+{
+    tx_tensor *choices;
+    tx_routes greatest;
+    if (!tx_stack_has(stack, e->choice_bias) && e->groups == 0)
+        return routes->counts;
+    return tx_top_k(probabilities, e->chosen, &choices) && tx_route(choices, ids, e->count, 0.0f, &greatest)
+               ? greatest.counts
+               : NULL;
+}
+
 /* Adds a layer to the sums that the router losses need, as far as they are requested. */
 static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits, tx_tensor *probabilities,
                         tx_tensor *ids, const tx_routes *routes)
@@ -33,7 +47,7 @@ static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits,
         return;
     if (e->balance) {
         tx_tensor *real = without_padding(stack, probabilities, ids);
-        stack->routers.counts = add_up(stack->routers.counts, routes->counts);
+        stack->routers.counts = add_up(stack->routers.counts, greatest_counts(stack, e, probabilities, ids, routes));
         stack->routers.probabilities =
             add_up(stack->routers.probabilities, tx_reduce(real, TX_REDUCE_SUM, TX_AXIS_ROWS));
     }
@@ -47,7 +61,7 @@ static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits,
 static tx_tensor *expert_linear(const tx_stack *stack, const tx_experts *e, tx_tensor *x, int32_t weight, int32_t bias,
                                 tx_tensor *offsets)
 {
-    tx_tensor *y = tx_grouped_linear(x, tx_stack_weight(stack, weight), offsets, !(e->limit > 0.0f));
+    tx_tensor *y = tx_stack_grouped(stack, x, weight, offsets, e->limit > 0.0f);
     tx_tensor *biases = y && tx_stack_has(stack, bias) ? tx_stack_weight(stack, bias) : NULL;
     if (!biases)
         return y;
@@ -57,14 +71,84 @@ static tx_tensor *expert_linear(const tx_stack *stack, const tx_experts *e, tx_t
     return tx_add(y, tx_grouped_linear(ones, biases, offsets, false));
 }
 
-/* h [R, 2 F] has alternating gates and ups, or gates | ups. */
+/* h [R, 2 F] has alternating gates and ups, or gates | ups; or h [R, F] no gates. */
 static tx_tensor *expert_activation(const tx_experts *e, tx_tensor *h)
 {
+    if (e->squares) {
+        h = tx_relu(h);
+        return tx_mul(h, h);
+    }
     if (!h || !(e->limit > 0.0f))
         return tx_swiglu(h);
     const tx_shape shape = *tx_tensor_shape(h);
     tx_tensor *pairs = tx_transpose(tx_reshape(h, TX_SHAPE(shape.dim[0], shape.dim[1] / 2, 2, 1)));
     return tx_swiglu_clamped(tx_reshape(pairs, shape), e->alpha, e->limit);
+}
+
+/* max(x, y) */
+static tx_tensor *greater(tx_tensor *x, tx_tensor *y)
+{
+    return tx_add(y, tx_relu(tx_add(x, tx_scale(y, -1.0f))));
+}
+
+/* 1 where x is at least 0, else 0; for |x| above 1e-30. */
+static tx_tensor *at_least_0(tx_stack *stack, tx_tensor *x)
+{
+    tx_tensor *one = x ? tx_fill(stack->graph, *tx_tensor_shape(x), 1.0f) : NULL;
+    return tx_detach(tx_relu(tx_add(one, tx_scale(tx_relu(tx_scale(x, -1.0f)), -1e30f))));
+}
+
+/* The share of a choice, whose logit is `most` [N, 1], in the softmax over those logits that are near it, and that
+ * `open` [N, E] has as 1. */
+static tx_tensor *share_of_near(tx_stack *stack, const tx_experts *e, tx_tensor *logits, tx_tensor *most,
+                                tx_tensor *open)
+{
+    const tx_shape shape = *tx_tensor_shape(logits), rows = TX_SHAPE(shape.dim[0]);
+    most = most ? tx_broadcast(tx_reshape(most, rows), shape, TX_AXIS_LAST) : NULL;
+    tx_tensor *below = tx_add(most, tx_scale(logits, -1.0f));
+    tx_tensor *size = tx_add(tx_relu(logits), tx_relu(tx_scale(logits, -1.0f)));
+    tx_tensor *near = at_least_0(stack, tx_add(tx_scale(greater(size, most), 2 * e->mixer), tx_scale(below, -1.0f)));
+    tx_tensor *terms = tx_mul(tx_exponential(tx_scale(tx_relu(below), -1.0f)), open ? tx_mul(near, open) : near);
+    tx_tensor *root = tx_rsqrt(tx_reduce(terms, TX_REDUCE_SUM, TX_AXIS_LAST));
+    return root ? tx_reshape(tx_mul(root, root), TX_SHAPE(shape.dim[0], 1)) : NULL;
+}
+
+/* SparseMixer (Liu et al., GRIN, 2024) as in inference, without noise: the greatest logit, and the next one, which is
+ * compared with all but the first. */
+static tx_tensor *mix(tx_stack *stack, const tx_experts *e, tx_tensor *logits, tx_tensor **choices)
+{
+    tx_tensor *most = tx_top_k(logits, 2, choices);
+    if (!most)
+        return NULL;
+    const tx_shape shape = *tx_tensor_shape(logits);
+    tx_tensor *ones = tx_fill(stack->graph, TX_SHAPE(e->count, 1), -1.0f);
+    tx_tensor *best;
+    if (!tx_top_k(logits, 1, &best))
+        return NULL;
+    tx_tensor *others = tx_gather(tx_shift_rows(ones, e->count, 0, -1), tx_reshape(best, TX_SHAPE(shape.dim[0])));
+    others = tx_add(others, tx_fill(stack->graph, shape, 1.0f));
+    tx_tensor *first = share_of_near(stack, e, logits, tx_shift_rows(most, 1, 0, 0), NULL);
+    tx_tensor *second = share_of_near(stack, e, logits, tx_shift_rows(most, 1, 1, 0), others);
+    return tx_add(tx_shift_rows(first, 2, 0, 0), tx_shift_rows(second, 2, -1, 0));
+}
+
+/* The weights of the experts of each token [N, k], and which these are, by the logits of the router [N, E]. */
+static tx_tensor *choose(tx_stack *stack, const tx_experts *e, tx_tensor *logits, tx_tensor *probabilities,
+                         tx_tensor **choices)
+{
+    const bool biased = tx_stack_has(stack, e->choice_bias), scaled = e->scale > 0.0f && e->scale != 1.0f;
+    if (e->mixer > 0.0f)
+        return mix(stack, e, logits, choices);
+    /* The softmax of the chosen logits equals that of all logits, normalised to sum 1. */
+    if (e->normalise && !e->sigmoid && !biased && e->groups == 0 && !scaled)
+        return tx_softmax(tx_top_k(logits, e->chosen, choices));
+    tx_expert_choice how = {.groups = e->groups, .kept = e->kept, .best = e->best, .normalize = e->normalise};
+    how.bias = biased ? tx_stack_weight(stack, e->choice_bias) : NULL;
+    how.bias = how.bias ? tx_reshape(how.bias, TX_SHAPE(e->count)) : NULL;
+    how.eps = e->least;
+    how.scale = scaled ? e->scale : 1.0f;
+    tx_tensor *scores = e->sigmoid ? tx_sigmoid(logits) : probabilities;
+    return scores ? tx_choose(scores, e->chosen, &how, choices) : NULL;
 }
 
 tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts)
@@ -81,9 +165,7 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     tx_tensor *router_bias = tx_stack_has(stack, of_bias) ? tx_stack_weight(stack, of_bias) : NULL;
     tx_tensor *logits = tx_linear_full(rows, tx_stack_weight(stack, experts->router), router_bias, true),
               *probabilities = tx_softmax(logits);
-    /* The softmax of the chosen logits equals that of all logits, normalised to sum 1. */
-    tx_tensor *scores = experts->normalise ? logits : probabilities;
-    tx_tensor *weights = scores ? tx_top_k(scores, experts->chosen, &choices) : NULL;
+    tx_tensor *weights = logits ? choose(stack, experts, logits, probabilities, &choices) : NULL;
     tx_routes routes;
     const float capacity = stack->options->capacity;
     tx_tensor *ids = tx_reshape(stack->tokens, TX_SHAPE(tokens));
@@ -99,7 +181,7 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     h = expert_linear(stack, experts, expert_activation(experts, h), experts->down, experts->down_bias,
                       arrivals.offsets);
     h = tx_ep_collect(h, &routes, &arrivals);
-    h = tx_combine(h, tx_tp_input(experts->normalise ? tx_softmax(weights) : weights), &routes);
+    h = tx_combine(h, tx_tp_input(weights), &routes);
     h = tx_tp_all_reduce(h);
     return h ? tx_reshape(h, shape) : NULL;
 }

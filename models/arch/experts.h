@@ -8,12 +8,20 @@
 
 #include "models/arch/stack.h"
 
+#define TX_EXPERT_GROUPS 64 /* limit of tx_expert_choice */
+
 typedef struct tx_experts {
     int64_t count, chosen;                        /* number of experts, and of experts per token (k) */
     bool normalise;                               /* the k weights of a token are scaled to sum 1 */
+    bool sigmoid;                                 /* scores are the sigmoid of the router's logits, not their softmax */
+    int32_t groups, kept, best;                   /* as in tx_expert_choice */
+    float least, scale;                           /* its eps, and its scale; 0 means a scale of 1 */
+    float mixer;                                  /* above 0: SparseMixer with this jitter (experts.c) */
+    int32_t choice_bias;                          /* slot of its bias [E], which a model may lack */
     bool balance;                                 /* collect the layer's figures for the load-balancing loss */
     int32_t router, gate_up, down;                /* slots of the parameters [E, C], [E, 2 F, C] and [E, C, F] */
     int32_t router_bias, gate_up_bias, down_bias; /* slots of [E], [E, 2 F] and [E, C], which a model may lack */
+    bool squares; /* no gates: the matrix is [E, F, C], and the activation the square of ReLU */
     /* As in tx_swiglu_clamped. With a limit above 0, matrices are [E, C, 2 F] and [E, F, C], and gates and ups
      * alternate. */
     float alpha, limit;

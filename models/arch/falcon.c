@@ -2,14 +2,19 @@
  *
  * Falcon 7B (Almazrouei et al., The Falcon series, 2023): one layer norm for parallel attention and MLP, and query
  * heads that share one head of keys and values. Falcon-RW: ALiBi, and the MLP after the attention. Larger models group
- * their heads: they are refused. */
+ * their heads. */
 #include "models/arch/llama_family.h"
 
 #define BLOCK "transformer.h.%d."
 
 static const tx_stack_row rows[] = {
     {EMBED, "transformer.word_embeddings.weight", {VOCAB, WIDTH}, .split = 1},
-    LAYER_NORM_ROWS(INPUT_NORM, BLOCK "input_layernorm"),
+    {INPUT_NORM, BLOCK "input_layernorm.weight", {WIDTH}, ONES, UNLESS(residual.two_norms)},
+    {INPUT_NORM_BIAS, BLOCK "input_layernorm.bias", {WIDTH}, ZEROS, UNLESS(residual.two_norms)},
+    {INPUT_NORM, BLOCK "ln_attn.weight", {WIDTH}, ONES, IF(residual.two_norms)},
+    {INPUT_NORM_BIAS, BLOCK "ln_attn.bias", {WIDTH}, ZEROS, IF(residual.two_norms)},
+    {POST_NORM, BLOCK "ln_mlp.weight", {WIDTH}, ONES, IF(residual.two_norms)},
+    {POST_NORM_BIAS, BLOCK "ln_mlp.bias", {WIDTH}, ZEROS, IF(residual.two_norms)},
     {QKV_PROJ, BLOCK "self_attention.query_key_value.weight", {QKV, WIDTH}, .split = 1},
     {QKV_BIAS, BLOCK "self_attention.query_key_value.bias", {QKV}, ZEROS, IF(attention.qkv_bias), .split = 1},
     {O_PROJ, BLOCK "self_attention.dense.weight", {WIDTH, HEADS}, .split = 2},
@@ -28,6 +33,7 @@ static const tx_config_key keys[] = {
     GELU_KEY(activation),
     FLAG(bias, attention.bias),
     FLAG(multi_query, attention.multi_query),
+    FLAG(new_decoder_architecture, attention.by_group),
     FLAG(parallel_attn, residual.parallel),
     FLAG(alibi, positions.alibi),
     NUMBER(hidden_dropout, residual.hidden_dropout, 0),
@@ -35,16 +41,27 @@ static const tx_config_key keys[] = {
     NUMBER(initializer_range, initializer_range, 10),
     {.name = NULL}};
 
-static const tx_fixed_key fixed_keys[] = {{"new_decoder_architecture", false, "groups of heads are not implemented"},
-                                          {.name = NULL}};
+/* Falcon 40B and later: groups of heads, and a norm for each of attention and MLP unless the file says 1. */
+static tx_status read_groups(const tx_json *json, llama_config *c)
+{
+    int64_t norms = 2;
+    c->attention.kv_heads = c->base.heads;
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "num_kv_heads", 1, 1 << 16, &c->attention.kv_heads));
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "num_ln_in_parallel_attn", 1, 2, &norms));
+    c->residual.two_norms = norms == 2;
+    c->residual.parallel = true;
+    return TX_OK;
+}
 
 static tx_status read(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
     c->attention.kv_heads = c->attention.multi_query;
-    c->attention.by_head = !c->attention.multi_query;
-    if (c->positions.alibi && c->attention.multi_query)
-        return tx_fail(TX_UNSUPPORTED, "alibi: with multi_query it is not implemented");
+    c->attention.by_head = !c->attention.multi_query && !c->attention.by_group;
+    if (c->attention.by_group)
+        TX_TRY(read_groups(json, c));
+    if (c->positions.alibi && (c->attention.multi_query || c->attention.by_group))
+        return tx_fail(TX_UNSUPPORTED, "alibi: with multi_query or new_decoder_architecture it is not implemented");
     if (!c->residual.parallel && c->attention.dropout > 0)
         return tx_fail(TX_UNSUPPORTED, "attention_dropout: without parallel_attn only 0 is implemented");
     return tx_llama_read_unpadded(json, config);
@@ -59,7 +76,8 @@ static const llama_config defaults = {SIZES(tx_falcon, rows, 65024, 2048, 4544, 
                                       .tie_word_embeddings = true};
 
 const tx_architecture tx_falcon = {
-    FAMILY("falcon", "Falcon", defaults, keys, "query_key_value", read, tx_llama_write), .fixed = fixed_keys,
+    FAMILY("falcon", "Falcon", defaults, keys, "query_key_value", read, tx_llama_write),
     CENTRED_GGUF("falcon",
-                 TX_GGUF_FIXED({"alibi", false}, {"bias", false}, {"multi_query", true}, {"parallel_attn", true}),
+                 TX_GGUF_FIXED({"alibi", false}, {"bias", false}, {"new_decoder_architecture", false},
+                               {"multi_query", true}, {"parallel_attn", true}),
                  .gelu = "activation")};

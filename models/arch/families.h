@@ -8,6 +8,9 @@
 /* X(suffix of a row): the rows of a type. */
 #define TX_ROWS_ONE(X, name) X(name)
 #define TX_ROWS_LM(X, name) X(name) X(name##_classifier)
+#define TX_ROWS_STATES(X, name) X(name) X(name##_base)
+#define TX_ROWS_ALL(X, name) X(name) X(name##_classifier) X(name##_base)
+#define TX_ROWS_TEXTS(X, name) X(name##_masked_lm) X(name##_classifier) X(name##_token_classifier) X(name##_base)
 #define TX_ROWS_ENCODER(X, name) \
     X(name##_masked_lm)          \
     X(name##_classifier) X(name##_token_classifier) X(name##_choice) X(name##_question) X(name##_base)

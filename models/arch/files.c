@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Loading, checking and saving the weights of a Hugging Face model folder. */
+#include "models/arch/wrapper.h"
 #include "models/gguf/gguf.h"
 #include "models/lora/lora.h"
 
 #include "api/base/file.h"
 #include "models/files/quantized.h"
+#include "models/files/scaled.h"
+#include "models/files/stacked.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +37,23 @@ tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const 
     return TX_OK;
 }
 
+/* Older folders of modelopt describe the weights in a file of their own. Closes `*weights` on failure. */
+static tx_status open_modelopt(const char *folder, tx_weights **weights)
+{
+    const char *path = TX_PATH(folder, "hf_quant_config.json");
+    tx_json *json = NULL, *settings;
+    if (!tx_file_exists(path))
+        return TX_OK;
+    tx_status status = tx_json_read(path, (int64_t)16 << 20, &json);
+    TX_THEN(status, tx_json_get(json, "quantization", TX_JSON_OBJECT, &settings));
+    if (status)
+        tx_weights_close(*weights);
+    else
+        status = tx_scaled_open(settings, weights);
+    tx_json_free(json);
+    return status;
+}
+
 tx_status tx_arch_open_weights(const char *folder, tx_weights **weights)
 {
     const int64_t limit = (int64_t)16 << 20;
@@ -48,6 +69,10 @@ tx_status tx_arch_open_weights(const char *folder, tx_weights **weights)
         tx_weights_close(*weights);
     else if (tx_json_has(config, "quantization_config"))
         status = tx_quantized_open(tx_json_find(config, "quantization_config"), weights);
+    else
+        status = open_modelopt(folder, weights);
+    if (!status && tx_wrapper_stacks(config))
+        status = tx_stacked_open(weights);
     tx_json_free(config);
     return status;
 }
@@ -61,8 +86,11 @@ static tx_status check_values(const tx_config *config, const tx_weights *weights
 static void rename_tensor(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const tx_config *config = context;
-    char own[TX_WEIGHTS_NAME];
-    config->architecture->rename(config, tensor, own);
+    char own[TX_WEIGHTS_NAME] = "", text[TX_WEIGHTS_NAME];
+    if (!config->wrapped)
+        config->architecture->rename(config, tensor, own);
+    else if (tx_wrapper_rename(config->wrapped, tensor, text))
+        config->architecture->rename(config, text, own);
     const bool named = config->teacher && own[0];
     snprintf(param, TX_WEIGHTS_NAME, "%s%.*s", named ? TX_WEIGHTS_TEACHER : "", TX_WEIGHTS_NAME / 2, own);
 }
@@ -71,7 +99,7 @@ static bool may_lack(const void *context, const char *piece)
 {
     const tx_config *config = context;
     /* A frozen new parameter would be saved in no file. */
-    return config->new_head && config->architecture->is_of_head(piece) &&
+    return config->new_head && config->architecture->is_of_head && config->architecture->is_of_head(piece) &&
            (!config->lora || tx_lora_saves(config->lora, piece));
 }
 
@@ -128,6 +156,25 @@ static tx_status check_model(const tx_model *model, const tx_config *config)
     return tx_fail_in(status, "the model was not built from this configuration");
 }
 
+/* Warns of tensors that are not read. */
+static void report_left_out(const tx_config *config, const tx_weights *weights, const tx_reporter *report)
+{
+    const tx_architecture *row = config->architecture;
+    const char *first = NULL;
+    int32_t count = 0;
+    for (int32_t i = 0; row->leaves_out && i < tx_weights_count(weights); i++) {
+        const char *name = tx_weights_tensor_at(weights, i)->name;
+        if (!row->leaves_out(config, name))
+            continue;
+        first = first ? first : name;
+        count++;
+    }
+    if (count > 0)
+        tx_reporter_print(report,
+                          "%s: %" PRId32 " tensors of multi-token prediction (%.80s, ..) are neither read nor saved",
+                          tx_weights_path(weights), count, first);
+}
+
 tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options)
 {
     const tx_weights_names names = tx_arch_names(config);
@@ -136,6 +183,8 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
     TX_TRY(tx_arch_open_weights(folder, &weights));
     tx_status status = check_values(config, weights);
     TX_THEN(status, tx_weights_load(weights, model, &names, options));
+    if (!status && options)
+        report_left_out(config, weights, options->report);
     tx_weights_close(weights);
     return status;
 }
@@ -163,6 +212,8 @@ tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *fol
     TX_TRY(check_model(model, config));
     TX_TRY(tx_folder_create(folder));
     TX_TRY(tx_model_param(model, 0, &name, &spec));
-    TX_TRY(tx_weights_save(model, folder, TX_WEIGHTS_SHARD));
+    TX_TRY(tx_wrapper_check(config));
+    TX_TRY(tx_wrapper_keeps(config) ? tx_wrapper_save(model, config->wrapped, folder)
+                                    : tx_weights_save(model, folder, TX_WEIGHTS_SHARD));
     return tx_config_write(config, tx_dtype_packed(spec->dtype) ? TX_F32 : spec->dtype, TX_PATH(folder, "config.json"));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finds configurations by path or name. */
 #include "models/arch/find.h"
+#include "models/arch/wrapper.h"
 
 #include "api/base/file.h"
 #include "models/files/checkpoint.h"
@@ -9,6 +10,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+
+static tx_status read_folder(const char *path, const char *folder, tx_config **config)
+{
+    tx_config *created;
+    TX_TRY(tx_config_read(path, &created));
+    const tx_status status = created->wrapped ? tx_wrapper_open_folder(created, folder) : TX_OK;
+    return TX_RETURN(status, created, config, tx_config_free);
+}
 
 tx_status tx_config_of_folder(const char *folder, tx_config **config)
 {
@@ -21,7 +30,7 @@ tx_status tx_config_of_folder(const char *folder, tx_config **config)
     if (!tx_file_exists(path) && tx_is_folder(folder) && !tx_checkpoint_latest(folder, &step) && step >= 0)
         return tx_fail(TX_NOT_FOUND, "%s: holds no model, only checkpoints: use the newest, %s/checkpoint-%" PRId64,
                        folder, folder, step);
-    TX_TRY(tx_config_read(path, config));
+    TX_TRY(read_folder(path, folder, config));
     /* Without weights, the configuration is that of a new model. */
     if ((*config)->architecture->settle && !tx_arch_open_weights(folder, &weights))
         (*config)->architecture->settle(*config, weights);

@@ -89,10 +89,13 @@ static tx_status read_cap(const tx_json *json, const char *key, double *cap)
 static tx_status read_common(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
-    bool both = false;
-    TX_TRY(TX_JSON_OPTIONAL(bool, json, "use_bidirectional_attention", &both));
-    if (both)
-        return tx_fail(TX_UNSUPPORTED, "use_bidirectional_attention: true is not implemented");
+    if (tx_json_has(json, "use_bidirectional_attention"))
+        TX_TRY(tx_json_get_bool(json, "use_bidirectional_attention", &c->attention.both));
+    if (c->attention.both && (config->architecture->head != TX_HEAD_STATES || c->attention.dropout > 0))
+        return tx_fail(TX_UNSUPPORTED,
+                       "use_bidirectional_attention: implemented only for embeddings (%s without a "
+                       "head), without dropout",
+                       config->architecture->type);
     TX_TRY(read_cap(json, "attn_logit_softcapping", &c->attention.cap));
     TX_TRY(read_cap(json, "final_logit_softcapping", &c->logits.cap));
     TX_TRY(tx_llama_read(json, config));
@@ -164,6 +167,8 @@ const tx_architecture tx_gemma2 = {
     GGUF("gemma2", GGUF_CAPS, TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", true}),
          .check = check_settings, .read = derive_second)};
 
+#define GEMMA3_GGUF \
+    GGUF("gemma3", GGUF_CAPS, TX_GGUF_FIXED({"attention_bias", false}), .check = check_settings, .read = derive_third)
 const tx_architecture tx_gemma3_text = {
-    FAMILY("gemma3_text", "Gemma3", defaults, keys, "q_proj,v_proj", read, tx_llama_write),
-    GGUF("gemma3", GGUF_CAPS, TX_GGUF_FIXED({"attention_bias", false}), .check = check_settings, .read = derive_third)};
+    FAMILY("gemma3_text", "Gemma3", defaults, keys, "q_proj,v_proj", read, tx_llama_write), GEMMA3_GGUF};
+WITHOUT_HEAD(tx_gemma3_text, "gemma3_text", "Gemma3TextModel", defaults, keys, read, GEMMA3_GGUF);

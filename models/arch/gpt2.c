@@ -50,8 +50,8 @@ static const tx_config_key keys[] = {
 };
 
 static const tx_fixed_key fixed_keys[] = {
-    {"add_cross_attention", false, "cross-attention is not implemented"},
-    {"tie_word_embeddings", true, "an untied output head is not implemented"},
+    {"add_cross_attention", "false", "cross-attention is not implemented"},
+    {"tie_word_embeddings", "true", "an untied output head is not implemented"},
     {.name = NULL},
 };
 

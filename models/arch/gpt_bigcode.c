@@ -19,13 +19,11 @@ static const tx_stack_row rows[] = {
     HEAD_ROWS,
 };
 
-static const tx_config_key keys[] = {GPT_KEYS, {.name = NULL}};
+static const tx_config_key keys[] = {GPT_KEYS, FLAG(multi_query, attention.multi_query), {.name = NULL}};
 
-static const tx_fixed_key fixed_keys[] = {
-    {"multi_query", true, "a head of keys and values for each query head is not implemented"},
-    {"scale_attn_weights", true, "scores without a scale are not implemented"},
-    {"add_cross_attention", false, "cross-attention is not implemented"},
-    {.name = NULL}};
+static const tx_fixed_key fixed_keys[] = {{"scale_attn_weights", "true", "scores without a scale are not implemented"},
+                                          {"add_cross_attention", "false", "cross-attention is not implemented"},
+                                          {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_gpt_bigcode, rows, 50257, 1024, 768, 12, 12, 50256, 50256),
                                       REST(0, 1, 1e-5, 1e4),
@@ -33,10 +31,19 @@ static const llama_config defaults = {SIZES(tx_gpt_bigcode, rows, 50257, 1024, 7
                                       .residual.dropout = 0.1,
                                       .embedding.dropout = 0.1,
                                       .attention.dropout = 0.1,
+                                      .attention.multi_query = true,
                                       PLAIN_MLP(TX_LLAMA_GELU_TANH, TX_LLAMA_GELU_TANH),
                                       .mlp.bias = true,
                                       .tie_word_embeddings = true};
 
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    c->attention.kv_heads = c->attention.multi_query;
+    c->attention.by_head = !c->attention.multi_query;
+    return tx_llama_read_unpadded(json, config);
+}
+
 const tx_architecture tx_gpt_bigcode = {
-    FAMILY("gpt_bigcode", "GPTBigCode", defaults, keys, "c_attn", tx_llama_read_unpadded, tx_llama_write),
-    .fixed = fixed_keys, CENTRED_GGUF("starcoder", .gelu = "activation_function")};
+    FAMILY("gpt_bigcode", "GPTBigCode", defaults, keys, "c_attn", read, tx_llama_write), .fixed = fixed_keys,
+    CENTRED_GGUF("starcoder", TX_GGUF_FIXED({"multi_query", true}), .gelu = "activation_function")};

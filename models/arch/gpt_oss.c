@@ -58,10 +58,12 @@ static tx_status check_activation(const tx_gguf_exported *e)
     return tx_llama_gguf_windows(e, 2);
 }
 
-/* Without settings the rotary positions of this type are those of "yarn". */
-static tx_status read_plain_rope(const tx_gguf_file *file, tx_json *json)
+/* Without settings the rotary positions of this type are those of "yarn". Experts in MXFP4 are noted as in a folder. */
+static tx_status read_settings(const tx_gguf_file *file, tx_json *json)
 {
-    (void)file;
+    const int32_t experts = tx_gguf_find(file, "blk.0.ffn_down_exps.weight");
+    if (experts >= 0 && tx_gguf_tensor_at(file, experts)->dtype == TX_GGUF_MXFP4)
+        TX_TRY(tx_json_set(json, "quantization_config", tx_json_pack("{s:s}", "quant_method", "mxfp4")));
     return tx_json_has(json, "rope_scaling")
                ? TX_OK
                : tx_json_set(json, "rope_scaling", tx_json_pack("{s:s}", "rope_type", "default"));
@@ -73,4 +75,4 @@ const tx_architecture tx_gpt_oss = {
         "gpt-oss", .whole_ramp = true, TX_GGUF_OWN_NAMES(TX_GGUF_NAME(POST_NORM, "blk.%d.post_attention_norm.weight")),
         TX_GGUF_OWN_KEYS(TX_GGUF_MEMBER("expert_feed_forward_length", offsetof(llama_config, mlp.inner), INT, NOTHING)),
         TX_GGUF_FIXED({"attention_bias", true}, {"tie_word_embeddings", false}), .check = check_activation,
-        .read = read_plain_rope)};
+        .read = read_settings)};

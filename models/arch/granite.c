@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Granite 3 (IBM, 2024): a Llama with multipliers of the embeddings, the scores, what blocks add, and the logits (Yang
- * et al., Tensor Programs V, 2022), and Granite 3 with experts. */
+ * et al., Tensor Programs V, 2022), and Granite 3 with experts, some of which all tokens use (granitemoeshared). */
 #include "models/arch/llama_family.h"
-
-#define MULTIPLIER(name, member) SETTING(name, member, 1e-9, 1e9)
-#define GRANITE_KEYS                                                                                                \
-    MULTIPLIER(embedding_multiplier, embedding.multiplier), MULTIPLIER(attention_multiplier, attention.multiplier), \
-        MULTIPLIER(residual_multiplier, residual.multiplier), MULTIPLIER(logits_scaling, logits.divisor)
-#define GRANITE_DEFAULTS \
-    .embedding.multiplier = 1, .attention.multiplier = 1, .residual.multiplier = 1, .logits.divisor = 1
 
 static const tx_config_key keys[] = {COMMON_KEYS, BIAS_KEY, MLP_BIAS_KEY, GRANITE_KEYS, {.name = NULL}};
 
@@ -31,6 +24,24 @@ static const llama_config moe_defaults = {SIZES(tx_granitemoe, moe_rows, 32000, 
                                           REST(11008, 0, 1e-6, 1e4), EXPERTS_DEFAULTS(8, 2, 0.001),
                                           .experts.normalise = true, GRANITE_DEFAULTS};
 
+static const tx_stack_row shared_rows[] = {
+    OPENING_ROWS,
+    EXPERT_ROWS(MOE "router.layer.weight", MOE "input_linear.weight", MOE "output_linear.weight"),
+    SHARED_ROWS(LAYER "shared_mlp.input_linear.weight", LAYER "shared_mlp.output_linear.weight"),
+    LAST_ROWS,
+};
+
+static const tx_config_key shared_keys[] = {COMMON_KEYS,
+                                            BIAS_KEY,
+                                            GRANITE_KEYS,
+                                            EXPERTS_KEYS(num_local_experts, "num_experts"),
+                                            WHOLE(shared_intermediate_size, experts.shared_inner, 0, 1 << 22),
+                                            {.name = NULL}};
+
+static const llama_config shared_defaults = {SIZES(tx_granitemoeshared, shared_rows, 32000, 2048, 4096, 32, 32, 1, 2),
+                                             REST(11008, 0, 1e-6, 1e4), EXPERTS_DEFAULTS(8, 2, 0.001),
+                                             .experts.normalise = true, GRANITE_DEFAULTS};
+
 #define GGUF_SCALES                                                                                                    \
     TX_GGUF_OWN_KEYS(TX_GGUF_MEMBER("attention.scale", offsetof(llama_config, attention.multiplier), NUMBER, NOTHING), \
                      TX_GGUF_MEMBER("embedding_scale", offsetof(llama_config, embedding.multiplier), NUMBER, NOTHING), \
@@ -39,6 +50,10 @@ static const llama_config moe_defaults = {SIZES(tx_granitemoe, moe_rows, 32000, 
 const tx_architecture tx_granitemoe = {
     FAMILY("granitemoe", "GraniteMoe", moe_defaults, moe_keys, "q_proj,v_proj", tx_llama_read, tx_llama_write),
     GGUF("granitemoe", .pairs = true, .rope_factors = true, GGUF_SCALES)};
+
+/* llama.cpp has one type for both; a file with the size of shared experts is of this type. */
+const tx_architecture tx_granitemoeshared = {FAMILY("granitemoeshared", "GraniteMoeShared", shared_defaults,
+                                                    shared_keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
 
 const tx_architecture tx_granite = {USUAL_FAMILY("granite", "Granite"),
                                     GGUF("granite", .pairs = true, .rope_factors = true, GGUF_SCALES)};

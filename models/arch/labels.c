@@ -3,6 +3,7 @@
 #include "models/arch/labels.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +52,21 @@ const char *tx_label_name(const tx_config *config, int64_t label)
         tx_json_get_string(names, key, &name) || strcmp(name, usual) == 0)
         return NULL;
     return name;
+}
+
+void tx_label_scores(const float *logits, int64_t count, bool each, float *scores)
+{
+    double most = (double)logits[0], sum = 0.0;
+    for (int64_t i = 0; i < count && each; i++)
+        scores[i] = (float)(1.0 / (1.0 + exp(-(double)logits[i])));
+    if (each)
+        return;
+    for (int64_t i = 1; i < count; i++)
+        most = (double)logits[i] > most ? (double)logits[i] : most;
+    for (int64_t i = 0; i < count; i++)
+        sum += exp((double)logits[i] - most);
+    for (int64_t i = 0; i < count; i++)
+        scores[i] = (float)(exp((double)logits[i] - most) / sum);
 }
 
 tx_status tx_labels_set(tx_config *config, tx_problem problem, const char *const *names, int64_t count)

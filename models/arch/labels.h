@@ -15,6 +15,8 @@
 tx_status tx_labels_read(const tx_json *json, tx_config *config);
 /* The name of a label, which lives as long as the configuration. NULL if it is transformers' LABEL_n or missing. */
 const char *tx_label_name(const tx_config *config, int64_t label);
+/* Turns the logits of a classifier into scores: of all labels together by a softmax, or of `each` by itself. */
+void tx_label_scores(const float *logits, int64_t count, bool each, float *scores);
 /* Sets the labels of a classifier. Pass NULL to name them LABEL_n. */
 tx_status tx_labels_set(tx_config *config, tx_problem problem, const char *const *names, int64_t count);
 /* True if the file has no problem_type and its labels allow several: transformers then follows the data. */

@@ -4,9 +4,11 @@
  * variants. Projections are y = x W^T with W [out, in]. Files store q, k and v separately, and gate and up. Here each
  * group is one parameter, so that one matrix product computes it. The graph is in llama_graph.c. */
 #include "models/arch/llama_family.h"
+#include "models/arch/mixer.h"
 #include "models/names.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Parameters -------------------------------------------------------------------------------------- */
@@ -33,41 +35,80 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     const int64_t heads = config->heads * head_size(c), of_kv = kv_heads(c) * head_size(c);
     switch (extent) {
     case QKV: /* perhaps q, k and v of a head together */
-        if (c->attention.by_head)
-            return 3 * heads;
+        if (c->attention.by_head || c->attention.by_group)
+            return heads + 2 * of_kv;
         *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}, head_size(c)};
         return heads + 2 * of_kv;
+    case GATED_QKV:
+        *sections = (tx_param_sections){3, dimension, {2 * heads, of_kv, of_kv}, head_size(c)};
+        return 2 * (heads + of_kv);
     case QK_HEAD:
         *sections = (tx_param_sections){2, dimension, {head_size(c), head_size(c)}, 0};
         return 2 * head_size(c);
     case QK_WIDTH:
         *sections = (tx_param_sections){2, dimension, {heads, of_kv}, 0};
         return heads + of_kv;
+    case LATENT_QUERY:
+        return c->latent.query_rank;
+    case LATENT_KEY:
+        return c->latent.rank + c->latent.rotated;
+    case LATENT:
+        return c->latent.rank;
+    case KEYS_AND_VALUES:
+        return config->heads * (c->latent.plain + c->latent.value);
+    case VALUES:
+        return config->heads * c->latent.value;
     case QUERY_HEADS:
         return config->heads;
+    case EMBED_WIDTH:
+        return c->embedding.width ? c->embedding.width : config->width;
+    case KEY_HEADS:
+        return kv_heads(c);
+    case HEAD_SIZE:
+        return head_size(c);
     case POSITIONS:
         return c->max_position_embeddings + c->positions.first;
     case EXPERT_INTERLEAVED:
         return 2 * expert_size(c);
     case GATE_UP:
-        return gate_and_up(c->mlp.inner, dimension, sections);
+        return gate_and_up(mlp_size(c), dimension, sections);
     case EXPERT_GATE_UP:
         return gate_and_up(expert_size(c), dimension, sections);
     case SHARED_GATE_UP:
-        return gate_and_up(c->experts.shared_inner, dimension, sections);
+        return gate_and_up(shared_size(c), dimension, sections);
     case EXPERTS:
         return c->experts.count;
     case EXPERT_INNER:
         return expert_size(c);
     case SHARED_INNER:
-        return c->experts.shared_inner;
+        return shared_size(c);
     case ONE:
         return 1;
     case LABELS:
         return config->labels;
+    case MIXER_INPUTS:
+        return tx_mixer_inputs(c);
+    case MIXER_CHANNELS:
+        return tx_mixer_channels(c);
+    case MIXER_TAPS:
+        return c->mixer.taps;
+    case MIXER_HEADS:
+        return c->mixer.v_heads;
+    case MIXER_TWO_HEADS: /* perhaps the numbers of each head of keys together */
+        return c->mixer.joined ? 2 * c->mixer.v_heads : gate_and_up(c->mixer.v_heads, dimension, sections);
+    case MIXER_VALUES:
+        return tx_mixer_values(c);
+    case MIXER_VALUE:
+        return c->mixer.v_size;
     default:
-        return extent == HEADS ? heads : c->mlp.inner ? c->mlp.inner : 4 * config->width;
+        return extent == HEADS ? heads : mlp_size(c);
     }
+}
+
+/* Whether the model has an output head. */
+static bool has_head(const tx_config *config)
+{
+    return config->architecture->head == TX_HEAD_CAUSAL_LM;
 }
 
 int32_t tx_llama_params(const tx_config *config)
@@ -78,7 +119,7 @@ int32_t tx_llama_params(const tx_config *config)
 tx_status tx_llama_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
     tx_stack_param(config, llama_of(config)->rows, extent_of, llama_of(config)->initializer_range, index, name, spec);
-    spec->tied = index == 0 && llama_of(config)->tie_word_embeddings && !tx_arch_classifies(config);
+    spec->tied = index == 0 && llama_of(config)->tie_word_embeddings && has_head(config);
     return TX_OK;
 }
 
@@ -86,7 +127,7 @@ int64_t tx_llama_embeddings(const tx_config *config)
 {
     const llama_config *c = llama_of(config);
     const int64_t positions = c->positions.learned ? c->max_position_embeddings + c->positions.first : 0;
-    return (config->vocab_size + positions) * config->width;
+    return config->vocab_size * (c->embedding.width ? c->embedding.width : config->width) + positions * config->width;
 }
 
 /* Weights of the experts that a token is not routed to. */
@@ -96,7 +137,8 @@ int64_t tx_llama_inactive(const tx_config *config)
     int64_t layers = 0;
     for (int64_t i = 0; i < config->layers; i++)
         layers += is_sparse(config, i);
-    return layers * (c->experts.count - c->experts.chosen) * 3 * config->width * expert_size(c);
+    const int64_t matrices = c->mlp.plain ? 2 : 3;
+    return layers * (c->experts.count - c->experts.chosen) * matrices * config->width * expert_size(c);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */
@@ -127,15 +169,26 @@ static bool has_no_prefix(const tx_config *config, const char *tensor)
     return false;
 }
 
-/* Skips a copy of a tied head, and the rope frequencies and causal masks that old files contain. */
+/* Tensors of multi-token prediction (DeepSeek-V3, 2024, section 2.2). */
+bool tx_llama_leaves_out(const tx_config *config, const char *tensor)
+{
+    static const char layers[] = "model.layers.";
+    if (tx_begins_with(tensor, "mtp.") || tx_begins_with(tensor, "model.mtp"))
+        return true;
+    const int64_t layer = tx_begins_with(tensor, layers) ? strtoll(tensor + strlen(layers), NULL, 10) : -1;
+    return layer >= config->layers && layer < config->layers + llama_of(config)->mtp_layers;
+}
+
+/* Skips a copy of a tied head, the layers of multi-token prediction, and the rope frequencies and causal masks that old
+ * files contain. */
 void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const char *embedding = name_of(config, EMBED);
-    const bool is_copy = strcmp(tensor, name_of(config, LM_HEAD)) == 0 &&
-                         (llama_of(config)->tie_word_embeddings || tx_arch_classifies(config));
+    const bool is_copy =
+        strcmp(tensor, name_of(config, LM_HEAD)) == 0 && (llama_of(config)->tie_word_embeddings || !has_head(config));
     const bool is_mask = tx_ends_with(tensor, ".attn.bias") || tx_ends_with(tensor, ".attention.bias") ||
                          tx_ends_with(tensor, ".masked_bias");
-    if (is_copy || is_mask || strstr(tensor, ".rotary_emb.inv_freq"))
+    if (is_copy || is_mask || tx_llama_leaves_out(config, tensor) || strstr(tensor, ".rotary_emb.inv_freq"))
         param[0] = '\0';
     else if (has_no_prefix(config, tensor))
         snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)first_part(embedding), embedding, tensor);
@@ -172,9 +225,8 @@ static const tx_preset llama_presets[] = {
     {.name = NULL},
 };
 
-WITH_CLASSIFIER(tx_llama, "llama", "Llama", llama_defaults, llama_keys, tx_llama_read,
-                GGUF("llama", .pairs = true, .rope_factors = true, .without = {TX_GGUF_EXPERTS, TX_GGUF_WINDOW}),
-                .presets = llama_presets);
-WITH_CLASSIFIER(tx_mistral, "mistral", "Mistral", mistral_defaults, mistral_keys, tx_llama_read,
-                GGUF("llama", .pairs = true, .rope_factors = true, .with = TX_GGUF_WINDOW,
-                     .without = {TX_GGUF_EXPERTS}));
+ALL_HEADS(tx_llama, "llama", "Llama", llama_defaults, llama_keys, tx_llama_read,
+          GGUF("llama", .pairs = true, .rope_factors = true, .without = {TX_GGUF_EXPERTS, TX_GGUF_WINDOW}),
+          .presets = llama_presets);
+ALL_HEADS(tx_mistral, "mistral", "Mistral", mistral_defaults, mistral_keys, tx_llama_read,
+          GGUF("llama", .pairs = true, .rope_factors = true, .with = TX_GGUF_WINDOW, .without = {TX_GGUF_EXPERTS}));

@@ -3,39 +3,86 @@
 #include "models/arch/llama_family.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *const tx_llama_activations[] = {
-    [TX_LLAMA_SILU] = "silu",         [TX_LLAMA_GELU_TANH] = "gelu_pytorch_tanh", [TX_LLAMA_GELU] = "gelu",
-    [TX_LLAMA_GELU_NEW] = "gelu_new", [TX_LLAMA_GELU_FAST] = "gelu_fast",         [TX_LLAMA_RELU2] = "relu2",
-    [TX_LLAMA_RELU] = "relu"};
+    [TX_LLAMA_SILU] = "silu",           [TX_LLAMA_GELU_TANH] = "gelu_pytorch_tanh",
+    [TX_LLAMA_GELU] = "gelu",           [TX_LLAMA_GELU_NEW] = "gelu_new",
+    [TX_LLAMA_GELU_FAST] = "gelu_fast", [TX_LLAMA_RELU2] = "relu2",
+    [TX_LLAMA_RELU] = "relu",           [TX_LLAMA_XIELU] = "xielu"};
+
+/* Reads one word of a list: its layer joins the set of that word. */
+static tx_status read_word(const char *word, const char *key, int64_t layer, const tx_layer_word *words)
+{
+    char known[160] = "";
+    size_t used = 0;
+    for (const tx_layer_word *w = words; w->word; w++) {
+        if (strcmp(word, w->word) == 0) {
+            if (w->layers)
+                add_layer(w->layers, layer);
+            return TX_OK;
+        }
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", w->word);
+    }
+    return tx_fail(TX_UNSUPPORTED, "%s: \"%.40s\" is not one of %s", key, word, known);
+}
+
+tx_status tx_llama_read_words(const tx_json *json, const char *key, int64_t layers, const tx_layer_word *words)
+{
+    tx_json *list;
+    const char *word;
+    TX_TRY(tx_json_get(json, key, TX_JSON_ARRAY, &list));
+    if (tx_json_size(list) > TX_LLAMA_LAYERS || tx_json_size(list) < (size_t)layers)
+        return tx_fail(TX_INVALID, "%s: %zu types, but num_hidden_layers is %" PRId64, key, tx_json_size(list), layers);
+    for (const tx_layer_word *w = words; w->word; w++)
+        if (w->layers)
+            *w->layers = (tx_layer_set){.listed = true};
+    for (size_t i = 0; i < tx_json_size(list); i++) {
+        TX_TRY(tx_json_as_string(tx_json_at(list, i), key, &word));
+        TX_TRY(read_word(word, key, (int64_t)i, words));
+    }
+    return TX_OK;
+}
 
 tx_status tx_llama_read_layer_types(const tx_json *json, llama_config *c)
 {
-    tx_json *types;
-    const char *type;
     if (!tx_json_has(json, "layer_types"))
         return TX_OK;
-    TX_TRY(tx_json_get(json, "layer_types", TX_JSON_ARRAY, &types));
-    if (tx_json_size(types) > TX_LLAMA_LAYERS || tx_json_size(types) < (size_t)c->base.layers)
-        return tx_fail(TX_INVALID, "layer_types: %zu types, but num_hidden_layers is %" PRId64, tx_json_size(types),
-                       c->base.layers);
-    c->attention.windows = (tx_layer_set){.listed = true};
-    for (size_t i = 0; i < tx_json_size(types); i++) {
-        TX_TRY(tx_json_as_string(tx_json_at(types, i), "layer_types", &type));
-        const bool slides = strcmp(type, "sliding_attention") == 0;
-        if (!slides && strcmp(type, "full_attention") != 0)
-            return tx_fail(TX_UNSUPPORTED, "layer_types: \"%.40s\" is not one of full_attention, sliding_attention",
-                           type);
-        if (slides && !(c->attention.windowed && c->attention.window))
+    const tx_layer_word words[] = {
+        {"full_attention", NULL}, {"sliding_attention", &c->attention.windows}, {NULL, NULL}};
+    TX_TRY(tx_llama_read_words(json, "layer_types", c->base.layers, words));
+    for (int64_t i = 0; i < TX_LLAMA_LAYERS; i++)
+        if (has_layer(&c->attention.windows, i) && !(c->attention.windowed && c->attention.window))
             return tx_fail(TX_UNSUPPORTED,
-                           "layer_types: layer %zu has \"sliding_attention\", but use_sliding_window or sliding_window "
-                           "says that there is no window",
+                           "layer_types: layer %" PRId64 " has \"sliding_attention\", but use_sliding_window or "
+                           "sliding_window says that there is no window",
                            i);
-        if (slides)
-            add_layer(&c->attention.windows, (int64_t)i);
+    return TX_OK;
+}
+
+tx_status tx_llama_read_layers(const tx_json *json, const char *key, tx_layer_set *set)
+{
+    tx_json *list;
+    int64_t layer;
+    *set = (tx_layer_set){.listed = true};
+    if (!tx_json_has(json, key))
+        return TX_OK;
+    TX_TRY(tx_json_get(json, key, TX_JSON_ARRAY, &list));
+    for (size_t i = 0; i < tx_json_size(list); i++) {
+        TX_TRY(tx_json_as_int(tx_json_at(list, i), key, 0, TX_LLAMA_LAYERS - 1, &layer));
+        add_layer(set, layer);
     }
     return TX_OK;
+}
+
+tx_status tx_llama_read_mlp_types(const tx_json *json, llama_config *c)
+{
+    const tx_layer_word words[] = {{"dense", &c->experts.dense}, {"sparse", NULL}, {NULL, NULL}};
+    if (!tx_json_has(json, "mlp_layer_types"))
+        return TX_OK;
+    c->experts.first = 0;
+    return tx_llama_read_words(json, "mlp_layer_types", c->base.layers, words);
 }
 
 /* null and -1 mean that there is none. */
@@ -73,6 +120,19 @@ tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config)
     return TX_OK;
 }
 
+tx_status tx_llama_read_growth(const tx_json *json, llama_config *c)
+{
+    tx_json *rope;
+    if (!tx_json_has(json, "rope_parameters"))
+        return TX_OK;
+    TX_TRY(tx_json_get(json, "rope_parameters", TX_JSON_OBJECT, &rope));
+    c->attention.scale_growth = 0;
+    TX_TRY(TX_JSON_OPTIONAL(number, rope, "llama_4_scaling_beta", 0, 1e3, &c->attention.scale_growth));
+    return c->attention.scale_growth > 0 && c->positions.rope.original < 1
+               ? tx_fail(TX_INVALID, "rope_parameters: llama_4_scaling_beta needs original_max_position_embeddings")
+               : TX_OK;
+}
+
 tx_status tx_llama_read(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
@@ -90,6 +150,13 @@ tx_status tx_llama_read_windows(const tx_json *json, tx_config *config)
     return tx_llama_read_layer_types(json, (llama_config *)config);
 }
 
+tx_status tx_llama_read_sized(const tx_json *json, tx_config *config)
+{
+    TX_TRY(tx_llama_read_windows(json, config));
+    ((llama_config *)config)->attention.head_dim = head_size(llama_of(config));
+    return TX_OK;
+}
+
 tx_status tx_llama_read_unpadded(const tx_json *json, tx_config *config)
 {
     TX_TRY(tx_llama_read(json, config));
@@ -103,9 +170,46 @@ tx_status tx_llama_write(const tx_config *config, tx_json *json)
     return c->positions.learned || c->positions.alibi ? TX_OK : tx_rope_write(&c->positions.rope, json);
 }
 
+/* Multi-head latent attention. */
+static tx_status check_latent(const llama_config *c)
+{
+    if (c->latent.value > head_size(c))
+        return tx_fail(TX_UNSUPPORTED,
+                       "v_head_dim: %" PRId64 " is more than qk_nope_head_dim + qk_rope_head_dim, %" PRId64,
+                       c->latent.value, head_size(c));
+    if (kv_heads(c) != c->base.heads)
+        return tx_fail(TX_UNSUPPORTED, "num_key_value_heads: %" PRId64 " is not num_attention_heads, %" PRId64,
+                       kv_heads(c), c->base.heads);
+    return tx_rope_check(&c->positions.rope, c->latent.rotated);
+}
+
+static tx_status check_experts(const llama_config *c)
+{
+    const int64_t count = c->experts.count, groups = c->experts.groups, kept = c->experts.kept;
+    if (count > 0 && c->base.layers > TX_LLAMA_EXPERT_LAYERS)
+        return tx_fail(TX_UNSUPPORTED,
+                       "num_hidden_layers: %" PRId64 " is more than %d, the limit for models with experts",
+                       c->base.layers, TX_LLAMA_EXPERT_LAYERS);
+    if (count > 0 && (c->experts.chosen < 1 || c->experts.chosen > count))
+        return tx_fail(TX_INVALID, "num_experts_per_tok: %" PRId64 " is not from 1 to the number of experts, %" PRId64,
+                       c->experts.chosen, count);
+    if (groups > 1 && (count % groups != 0 || count / groups < c->experts.best || kept < 1 || kept > groups ||
+                       c->experts.chosen > count / groups * kept))
+        return tx_fail(TX_INVALID,
+                       "n_group, topk_group: %" PRId64 " of %" PRId64 " experts cannot be those of %" PRId64
+                       " of %" PRId64 " groups",
+                       c->experts.chosen, count, kept, groups);
+    if (c->experts.jitter > 0)
+        return tx_fail(TX_UNSUPPORTED, "router_jitter_noise: %g is not implemented, only 0", c->experts.jitter);
+    return TX_OK;
+}
+
 tx_status tx_llama_check(const tx_config *config)
 {
     const llama_config *c = llama_of(config);
+    TX_TRY(check_experts(c));
+    if (c->latent.rank)
+        return check_latent(c);
     if (!c->attention.head_dim && config->width % config->heads != 0)
         return tx_fail(TX_INVALID, "hidden_size: %" PRId64 " is not a multiple of num_attention_heads, %" PRId64,
                        config->width, config->heads);
@@ -115,15 +219,6 @@ tx_status tx_llama_check(const tx_config *config)
                        config->heads, kv_heads(c));
     if (head_size(c) % 2 != 0 || head_size(c) > TX_MAX_ROTARY)
         return tx_fail(TX_INVALID, "head_dim: %" PRId64 " must be even and at most %d", head_size(c), TX_MAX_ROTARY);
-    if (c->experts.count > 0 && config->layers > TX_LLAMA_EXPERT_LAYERS)
-        return tx_fail(TX_UNSUPPORTED,
-                       "num_hidden_layers: %" PRId64 " is more than %d, the limit for models with experts",
-                       config->layers, TX_LLAMA_EXPERT_LAYERS);
-    if (c->experts.chosen > c->experts.count)
-        return tx_fail(TX_INVALID, "num_experts_per_tok: %" PRId64 " is more than the number of experts, %" PRId64,
-                       c->experts.chosen, c->experts.count);
-    if (c->experts.jitter > 0)
-        return tx_fail(TX_UNSUPPORTED, "router_jitter_noise: %g is not implemented, only 0", c->experts.jitter);
     if (c->positions.interleaved && c->positions.rope.partial && c->positions.rope.rotated < 1 &&
         c->positions.rope.attention != 1)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: yarn and longrope in a part of each head are not implemented "

@@ -5,6 +5,7 @@
 #ifndef TX_MODELS_LLAMA_FAMILY_H
 #define TX_MODELS_LLAMA_FAMILY_H
 
+#include "models/arch/experts.h"
 #include "models/arch/labels.h"
 #include "models/arch/llama_config.h"
 #include "models/arch/stack.h"
@@ -21,8 +22,16 @@ enum {
     QKV = TX_EXTENT_OWN,
     QK_HEAD,     /* a gamma for the heads of q and one for those of k */
     QUERY_HEADS, /* their number */
-    QK_WIDTH,    /* a gamma for all of q and one for all of k */
+    KEY_HEADS,
+    HEAD_SIZE,
+    EMBED_WIDTH,
+    QK_WIDTH, /* a gamma for all of q and one for all of k */
     HEADS,
+    LATENT_QUERY, /* sizes of latent attention: the latent of queries, that of keys and values with and without */
+    LATENT_KEY,   /* the elements of keys that rotate, and the heads' keys and values that are computed from it */
+    LATENT,
+    KEYS_AND_VALUES,
+    VALUES,
     POSITIONS,
     GATE_UP,
     INNER,
@@ -33,6 +42,14 @@ enum {
     SHARED_GATE_UP,
     SHARED_INNER,
     ONE,
+    GATED_QKV, /* q has a gate for each head */
+    MIXER_INPUTS,
+    MIXER_CHANNELS,
+    MIXER_TAPS,
+    MIXER_HEADS,
+    MIXER_TWO_HEADS, /* two numbers for each head */
+    MIXER_VALUES,
+    MIXER_VALUE, /* of one head */
     LABELS
 };
 
@@ -43,20 +60,45 @@ enum {
     EMBED_NORM,
     EMBED_NORM_BIAS,
     POSITION_TABLE,
+    PROJECT_IN, /* after the embedding, and before the head */
+    PROJECT_OUT,
     INPUT_NORM, /* before the attention */
     INPUT_NORM_BIAS,
     QKV_PROJ,
     QKV_BIAS,
     HEAD_NORM,
+    Q_NORM, /* layer norms of the heads of q and k, with weights [size] or [heads, size] */
+    Q_NORM_BIAS,
+    K_NORM,
+    K_NORM_BIAS,
+    QUERY_DOWN, /* latent attention: to the latents, and from them */
+    QUERY_DOWN_BIAS,
+    QUERY_NORM,
+    QUERY_UP,
+    KV_DOWN,
+    KV_DOWN_BIAS,
+    KV_NORM,
+    KV_UP,
     SINKS, /* of the heads */
     O_PROJ,
     O_BIAS,
     ATTENTION_NORM, /* after the attention, before the addition */
     ATTENTION_NORM_BIAS,
+    MIXER_IN, /* of recurrent layers (mixer.h) */
+    MIXER_GATE,
+    MIXER_RATES,
+    MIXER_CONV,
+    MIXER_CONV_BIAS,
+    MIXER_A_LOG,
+    MIXER_SKIP,
+    MIXER_DT_BIAS,
+    MIXER_NORM,
+    MIXER_OUT,
     POST_NORM, /* before the MLP */
     POST_NORM_BIAS,
     ROUTER,
     ROUTER_BIAS,
+    CHOICE_BIAS, /* is added to scores only to choose experts */
     EXPERTS_GATE_UP,
     EXPERTS_GATE_UP_BIAS,
     EXPERTS_DOWN,
@@ -68,10 +110,17 @@ enum {
     DOWN_PROJ,
     GATE_UP_BIAS,
     DOWN_BIAS,
+    XIELU_POSITIVE, /* the activation of Apertus */
+    XIELU_NEGATIVE,
+    XIELU_BETA,
+    XIELU_EPS,
     MLP_NORM, /* after the MLP, before the addition */
     MLP_NORM_BIAS,
     FINAL_NORM,
     FINAL_NORM_BIAS,
+    HEAD_DENSE, /* before the output head: a layer, its activation and a norm */
+    HEAD_DENSE_NORM,
+    HEAD_DENSE_NORM_BIAS,
     LM_HEAD,
     LM_HEAD_BIAS,
     SCORE,
@@ -100,6 +149,22 @@ enum {
     {                                                                             \
         O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention.bias) \
     }
+/* The attention of DeepSeek-V2 (mla.c). */
+#define LATENT_ROWS                                                                                               \
+    {QUERY_DOWN, LAYER "self_attn.q_a_proj.weight", {LATENT_QUERY, WIDTH}, .in = has_query_latent},               \
+        {QUERY_DOWN_BIAS,    LAYER "self_attn.q_a_proj.bias", {LATENT_QUERY}, ZEROS,                              \
+         IF(attention.bias), .in = has_query_latent},                                                             \
+        {QUERY_NORM, LAYER "self_attn.q_a_layernorm.weight", {LATENT_QUERY}, ONES, .in = has_query_latent},       \
+        {QUERY_UP, LAYER "self_attn.q_b_proj.weight", {HEADS, LATENT_QUERY}, .in = has_query_latent, .split = 1}, \
+        {QUERY_UP, LAYER "self_attn.q_proj.weight", {HEADS, WIDTH}, .in = lacks_query_latent, .split = 1},        \
+        {KV_DOWN, LAYER "self_attn.kv_a_proj_with_mqa.weight", {LATENT_KEY, WIDTH}, .init = TX_STACK_NORMAL},     \
+        {KV_DOWN_BIAS, LAYER "self_attn.kv_a_proj_with_mqa.bias", {LATENT_KEY}, ZEROS, IF(attention.bias)},       \
+        {KV_NORM, LAYER "self_attn.kv_a_layernorm.weight", {LATENT}, ONES},                                       \
+        {KV_UP, LAYER "self_attn.kv_b_proj.weight", {KEYS_AND_VALUES, LATENT}, .split = 1},                       \
+        {O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, VALUES}, .split = 2},                                   \
+    {                                                                                                             \
+        O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention.bias)                                 \
+    }
 /* The rows of Llama up to the MLP, and with others after q, k and v. */
 #define OPENING_ROWS OPENING_TO_QKV, CLOSING_OF_ATTENTION
 #define OPENING_ROWS_WITH(...) OPENING_TO_QKV, __VA_ARGS__, CLOSING_OF_ATTENTION
@@ -109,6 +174,13 @@ enum {
     {                                                                     \
         POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES \
     }
+/* Layer norms of q and k with a weight for each head: their names. */
+#define EACH_NORM_ROWS(q, k, ...)                                                                     \
+    {Q_NORM, LAYER "self_attn." q ".weight", {QUERY_HEADS, HEAD_SIZE}, ONES, EACH_NORM, __VA_ARGS__}, \
+    {                                                                                                 \
+        K_NORM, LAYER "self_attn." k ".weight", {KEY_HEADS, HEAD_SIZE}, ONES, EACH_NORM, __VA_ARGS__  \
+    }
+#define EACH_NORM .router = true, .other_decay = true /* vectors, in the precision of tables */
 /* Norms of q and k. */
 #define HEAD_NORM_ROW(name, size, ...)                          \
     {                                                           \
@@ -158,6 +230,31 @@ enum {
     {                                                                                                              \
         EXPERTS_DOWN, down, {EXPERTS, WIDTH, EXPERT_INNER}, .split = 3, .experts = true, .in = (layers)            \
     }
+/* A bias of the choice of experts: its name and shape. */
+#define CHOICE_BIAS_ROW(layers, name, ...)                                                      \
+    {                                                                                           \
+        CHOICE_BIAS, name, {__VA_ARGS__}, ZEROS, .router = true, .frozen = true, .in = (layers) \
+    }
+/* The experts that all tokens use, and the MLP of layers without experts. */
+#define SHARED_ROWS(gate_up, down)                                                         \
+    {SHARED_GATE_UP_PROJ, gate_up, {SHARED_GATE_UP, WIDTH}, .in = has_shared, .split = 1}, \
+    {                                                                                      \
+        SHARED_DOWN_PROJ, down, {WIDTH, SHARED_INNER}, .in = has_shared, .split = 2        \
+    }
+#define DENSE_ROWS                                                                                      \
+    {GATE_UP_PROJ, LAYER "mlp.gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .in = is_dense, .split = 1}, \
+    {                                                                                                   \
+        DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .in = is_dense, .split = 2             \
+    }
+/* The MLPs of DeepSeek-V3. */
+#define SHARED_EXPERTS_ROWS \
+    SHARED_ROWS(LAYER "mlp.shared_experts.gate_proj|up_proj.weight", LAYER "mlp.shared_experts.down_proj.weight")
+#define MLP_EXPERT_ROWS(router_)                                                    \
+    SOME_EXPERT_ROWS(LAYER router_, LAYER "mlp.experts.*.gate_proj|up_proj.weight", \
+                     LAYER "mlp.experts.*.down_proj.weight")
+#define DEEPSEEK_MLP_ROWS                                                                                              \
+    MLP_EXPERT_ROWS("mlp.gate.weight"), CHOICE_BIAS_ROW(is_sparse, LAYER "mlp.gate.e_score_correction_bias", EXPERTS), \
+        SHARED_EXPERTS_ROWS, DENSE_ROWS
 #define HEAD_ROWS                                                                                               \
     {LM_HEAD,   "lm_head.weight", {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .heads = 1 << TX_HEAD_CAUSAL_LM, \
      .split = 1},                                                                                               \
@@ -175,6 +272,19 @@ enum {
     {                                            \
         KEY(name, member), TX_KEY_BOOL, .min = 0 \
     }
+/* The sizes of latent attention. */
+#define LATENT_KEYS LATENT_KEY_SIZES, SIZE(v_head_dim, latent.value, TX_MAX_ROTARY)
+#define LATENT_KEY_SIZES                                                                             \
+    SIZE(kv_lora_rank, latent.rank, 1 << 20), SIZE_OR_NULL(q_lora_rank, latent.query_rank, 1 << 20), \
+        SIZE(qk_nope_head_dim, latent.plain, TX_MAX_ROTARY), SIZE(qk_rope_head_dim, latent.rotated, TX_MAX_ROTARY)
+#define LATENT_DEFAULTS(rank_, query, plain_, rotated_, value_) \
+    .latent = {.rank = (rank_),                                 \
+               .query_rank = (query),                           \
+               .plain = (plain_),                               \
+               .rotated = (rotated_),                           \
+               .value = (value_),                               \
+               .pairs = true,                                   \
+               .sharpness = 1}
 /* Dropouts that are not implemented must be 0. */
 #define NUMBER(name, member, most)                      \
     {                                                   \
@@ -240,6 +350,27 @@ enum {
 #define EXPERTS_KEYS(name, second)                                                                     \
     SIZE_OF(name, second, experts.count, 1 << 12), SIZE(num_experts_per_tok, experts.chosen, 1 << 12), \
         FLAG(output_router_logits, experts.balance), NUMBER(router_aux_loss_coef, experts.balance_factor, 1e6)
+#define WHOLE(name, member, least, most)                             \
+    {                                                                \
+        KEY(name, member), TX_KEY_INT, .min = (least), .max = (most) \
+    }
+/* The keys of DeepSeek-V3's routing, and those with the numbers of its experts. */
+#define CHOICE_KEYS                                                                                                    \
+    SIZE_OR_NULL(n_group, experts.groups, TX_EXPERT_GROUPS), SIZE_OR_NULL(topk_group, experts.kept, TX_EXPERT_GROUPS), \
+        FLAG(norm_topk_prob, experts.normalise), SETTING(routed_scaling_factor, experts.scale, 1e-6, 1e6),             \
+        WHOLE(first_k_dense_replace, experts.first, 0, TX_LLAMA_LAYERS),                                               \
+        SIZE(num_experts_per_tok, experts.chosen, 1 << 12), SIZE(moe_intermediate_size, experts.inner, 1 << 22)
+#define DEEPSEEK_KEYS                                                                    \
+    CHOICE_KEYS, SIZE_OF(n_routed_experts, "num_local_experts", experts.count, 1 << 12), \
+        WHOLE(n_shared_experts, experts.shared, 0, 1 << 12)
+#define MTP_KEY WHOLE(num_nextn_predict_layers, mtp_layers, 0, TX_LLAMA_LAYERS)
+/* Granite's multipliers. */
+#define MULTIPLIER(name, member) SETTING(name, member, 1e-9, 1e9)
+#define GRANITE_KEYS                                                                                                \
+    MULTIPLIER(embedding_multiplier, embedding.multiplier), MULTIPLIER(attention_multiplier, attention.multiplier), \
+        MULTIPLIER(residual_multiplier, residual.multiplier), MULTIPLIER(logits_scaling, logits.divisor)
+#define GRANITE_DEFAULTS \
+    .embedding.multiplier = 1, .attention.multiplier = 1, .residual.multiplier = 1, .logits.divisor = 1
 /* transformers' defaults. */
 #define SIZES(row, table, vocab, positions_, width_, layers_, heads_, bos, eos) \
     .base = {.architecture = &(row),                                            \
@@ -268,8 +399,23 @@ enum {
 /* An MLP without a gate, and its activations from the first one on. */
 #define PLAIN_MLP(first, usual) .mlp.plain = true, .mlp.activation = (first), .mlp.choice = (usual) - (first)
 
-#define EXPERTS_DEFAULTS(all, chosen_, factor) \
-    .experts.count = (all), .experts.chosen = (chosen_), .experts.period = 1, .experts.balance_factor = (factor)
+#define EXPERTS_DEFAULTS(all, chosen_, factor)                                                    \
+    .experts.count = (all), .experts.chosen = (chosen_), .experts.period = 1, .experts.last = -1, \
+    .experts.balance_factor = (factor)
+/* DeepSeek-V3's routing: the number of experts, of those that a token uses, and of those that all use. Then the first
+ * layer with experts, their size, the number of groups, that of kept ones, and the scale of the weights. */
+#define DEEPSEEK_DEFAULTS(all, chosen_, shared_, first_, inner_, groups_, kept_, scale_)                          \
+    EXPERTS_DEFAULTS(all, chosen_, 0), .experts.shared = (shared_), .experts.first = (first_),                    \
+                                       .experts.inner = (inner_), .experts.sigmoid = true, .experts.grouping = 1, \
+                                       .experts.groups = (groups_), .experts.kept = (kept_), .experts.best = 2,   \
+                                       .experts.least = 1e-20, .experts.scale = (scale_)
+
+/* mla.c */
+bool has_query_latent(const tx_config *config, int64_t layer);
+bool lacks_query_latent(const tx_config *config, int64_t layer);
+tx_tensor *tx_llama_latent_attention(tx_stack *b, tx_tensor *x, int64_t layer);
+
+tx_tensor *tx_llama_xielu(const tx_stack *b, tx_tensor *x); /* xielu.c */
 
 /* ---- The row of the table of architectures ----------------------------------------------------------- */
 
@@ -282,17 +428,46 @@ int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates);
 tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
 tx_status tx_llama_check_weights(const tx_config *config, const tx_weights *weights);
+bool tx_llama_leaves_out(const tx_config *config, const char *tensor);
 bool tx_llama_is_of_head(const char *param);
+
+/* Elements first, .., first + count - 1 of the last dimension. */
+static inline tx_tensor *columns_of(tx_tensor *x, int64_t first, int64_t count)
+{
+    return tx_shift_rows(x, count, first, 0);
+}
+
+/* ---- Heads (llama_heads.c) ------------------------------------------------------------------------------- */
+
+/* Tensors with the same rows next to each other: [.., sum of their columns]. NULL on error, as the others. */
+tx_tensor *tx_llama_join(tx_tensor *const *part, int32_t count);
+/* Multiplies each of `count` sections of the columns, of these sizes, by a number. A first number of 0 means none. */
+tx_tensor *tx_llama_scale_columns(tx_graph *graph, tx_tensor *x, int32_t count, const int64_t *sizes,
+                                  const double *multipliers);
+/* qkv of a file in which each group of query heads is followed by its head of keys and its head of values, as q, k and
+ * v: [.., (heads + 2 of_kv) * size]. */
+tx_tensor *tx_llama_ungroup(tx_tensor *qkv, int64_t heads, int64_t of_kv, int64_t size);
+/* Swaps the halves of each head: a rotation of the result is one by the negative angle. */
+tx_tensor *tx_llama_swap_halves(tx_tensor *x, int64_t heads, int64_t size);
+/* Layer norms of each head of q and k in q | k | v, with weights of their own (Q_NORM and K_NORM). */
+tx_tensor *tx_llama_norm_each(const tx_stack *b, tx_tensor *qkv, int64_t heads, int64_t of_kv, int64_t size);
+/* Multiplies the queries by 1 + growth ln(1 + floor(position / original)), for `longest` positions. */
+tx_tensor *tx_llama_scale_queries(tx_stack *b, tx_tensor *qkv, int64_t heads, int64_t size, int64_t longest);
 
 /* A row with peft's default targets, and one with the usual values of the rest. */
 #define USUAL_FAMILY(TYPE, CLASS) FAMILY(TYPE, CLASS, defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)
 #define FAMILY(TYPE, CLASS, ...) FAMILY_OF(TYPE, CLASS "ForCausalLM", __VA_ARGS__)
-#define FAMILY_OF(TYPE, CLASS, DEFAULTS, KEYS, TARGETS, READ, WRITE)                                           \
+#define FAMILY_OF(TYPE, CLASS, DEFAULTS, KEYS, TARGETS, READ, WRITE) \
+    FAMILY_CHECKED(TYPE, CLASS, DEFAULTS, KEYS, TARGETS, READ, WRITE, tx_llama_check)
+/* A type with recurrent layers (mixer.h), for which peft has no default targets. */
+#define MIXED_FAMILY(TYPE, CLASS, DEFAULTS, KEYS, READ) \
+    FAMILY_CHECKED(TYPE, CLASS, DEFAULTS, KEYS, NULL, READ, tx_llama_write, tx_mixer_check), .recurs = tx_mixer_recurs
+#define FAMILY_CHECKED(TYPE, CLASS, DEFAULTS, KEYS, TARGETS, READ, WRITE, CHECK)                               \
     .type = (TYPE), .class_name = (CLASS), .config_bytes = sizeof(llama_config), .defaults = &(DEFAULTS).base, \
-    .keys = (KEYS), .read = (READ), .write = (WRITE), .check = tx_llama_check, .params = tx_llama_params,      \
+    .keys = (KEYS), .read = (READ), .write = (WRITE), .check = (CHECK), .params = tx_llama_params,             \
     .param = tx_llama_param, .embeddings = tx_llama_embeddings, .inactive = tx_llama_inactive,                 \
     .rates = tx_llama_rates, .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = tx_llama_rename,  \
-    .check_weights = tx_llama_check_weights
+    .leaves_out = tx_llama_leaves_out, .check_weights = tx_llama_check_weights
 /* general.architecture of its GGUF files, and further members of tx_gguf_family; CENTRED for layer norms. */
 #define GGUF(...) GGUF_OF(tx_llama_gguf, __VA_ARGS__)
 #define CENTRED_GGUF(...) GGUF_OF(tx_llama_gguf_centred, __VA_ARGS__)
@@ -301,10 +476,16 @@ bool tx_llama_is_of_head(const char *param);
     {                                                  \
         .scheme = &(kind), .architecture = __VA_ARGS__ \
     }
-/* Defines the rows of a type with a language model and a classifier. */
-#define WITH_CLASSIFIER(row, TYPE, CLASS, DEFAULTS, KEYS, READ, ...)                                               \
+/* Defines the row of a type's model without a head. */
+#define WITHOUT_HEAD(row, TYPE, CLASS, DEFAULTS, KEYS, READ, ...)                                                      \
+    const tx_architecture row##_base = {FAMILY_OF(TYPE, CLASS, DEFAULTS, KEYS, "q_proj,v_proj", READ, tx_llama_write), \
+                                        .head = TX_HEAD_STATES, .decodes = true, .is_of_head = tx_llama_is_of_head,    \
+                                        __VA_ARGS__}
+/* Defines the rows of a type with a language model, a classifier, and neither. */
+#define ALL_HEADS(row, TYPE, CLASS, DEFAULTS, KEYS, READ, ...)                                                     \
     const tx_architecture row = {FAMILY(TYPE, CLASS, DEFAULTS, KEYS, "q_proj,v_proj", READ, tx_llama_write),       \
                                  __VA_ARGS__};                                                                     \
+    WITHOUT_HEAD(row, TYPE, CLASS "Model", DEFAULTS, KEYS, READ, __VA_ARGS__);                                     \
     const tx_architecture row##_classifier = {                                                                     \
         FAMILY_OF(TYPE, CLASS "ForSequenceClassification", DEFAULTS, KEYS, "q_proj,v_proj", READ, tx_llama_write), \
         .head = TX_HEAD_SEQUENCE_CLASSIFICATION,                                                                   \

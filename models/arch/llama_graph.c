@@ -3,8 +3,9 @@
  * The graph of the Llama family: pre-norm blocks, rotary embeddings, grouped-query attention (Ainslie et al., GQA,
  * 2023), gated MLPs or experts (experts.h), and what its variants have instead. */
 #include "models/arch/alibi.h"
-#include "models/arch/experts.h"
 #include "models/arch/llama_family.h"
+#include "models/arch/mixer.h"
+#include "models/arch/relative.h"
 
 #include <math.h>
 
@@ -21,6 +22,12 @@ static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
 {
     const llama_config *c = llama_of(b->config);
     const float eps = (float)c->norms.eps;
+    const bool bare = (c->norms.bare && (weight == INPUT_NORM || weight == POST_NORM || weight == FINAL_NORM)) ||
+                      (c->norms.bare_heads && weight == EMBED_NORM);
+    if (bare)
+        return c->norms.centred ? tx_layer_norm(x, tx_fill(b->graph, TX_SHAPE(c->base.width), 1.0f),
+                                                tx_fill(b->graph, TX_SHAPE(c->base.width), 0.0f), eps)
+                                : tx_rms_norm(x, tx_fill(b->graph, TX_SHAPE(c->base.width), 1.0f), eps);
     if (!tx_stack_has(b, weight))
         return x;
     tx_tensor *gamma = gamma_of(b, tx_tp_param(tx_stack_weight(b, weight)));
@@ -42,6 +49,13 @@ static void needs_one_rank(tx_stack *b, const char *what)
 static tx_tensor *norm_heads(tx_stack *b, tx_tensor *qkv, int32_t heads, int32_t of_kv)
 {
     const llama_config *c = llama_of(b->config);
+    if (tx_stack_has(b, Q_NORM)) {
+        needs_one_rank(b, "norms with weights for each head");
+        return tx_llama_norm_each(b, qkv, heads, of_kv, head_size(c));
+    }
+    if (c->norms.bare_heads)
+        return tx_head_norm(qkv, tx_fill(b->graph, TX_SHAPE(2 * head_size(c)), 1.0f), heads, of_kv,
+                            (float)c->norms.eps);
     if (!tx_stack_has(b, HEAD_NORM))
         return qkv;
     if (c->norms.whole)
@@ -51,10 +65,28 @@ static tx_tensor *norm_heads(tx_stack *b, tx_tensor *qkv, int32_t heads, int32_t
                           : tx_head_norm(qkv, gamma, heads, of_kv, (float)c->norms.eps);
 }
 
+/* Splits q with gates | k | v, where each head's gate follows its q, into q | k | v and *gate. */
+static tx_tensor *split_gate(tx_tensor *x, int32_t heads, int32_t of_kv, int32_t size, tx_tensor **gate)
+{
+    const int64_t q = heads * size, all = q + 2 * of_kv * size;
+    if (!x)
+        return NULL;
+    const tx_shape shape = *tx_tensor_shape(x);
+    tx_tensor *pairs = tx_reshape(tx_shift_rows(x, 2 * q, 0, 0), TX_SHAPE(tx_shape_rows(&shape), heads, 2, size));
+    pairs = tx_reshape(tx_transpose(pairs), TX_SHAPE(shape.dim[0], shape.dim[1], 2 * q));
+    *gate = tx_shift_rows(pairs, q, q, 0);
+    tx_tensor *only_q = tx_shift_rows(tx_shift_rows(pairs, q, 0, 0), all, 0, 0);
+    return tx_add(only_q, tx_shift_rows(tx_shift_rows(x, all - q, 2 * q, 0), all, -q, 0));
+}
+
 /* x [B, T, C] -> q | k | v */
 static tx_tensor *project(tx_stack *b, tx_tensor *x, int32_t heads, int32_t size)
 {
     tx_tensor *qkv = tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS);
+    if (llama_of(b->config)->attention.by_group) {
+        needs_one_rank(b, "groups of heads");
+        return tx_llama_ungroup(qkv, heads, kv_heads(llama_of(b->config)), size);
+    }
     if (!qkv || !llama_of(b->config)->attention.by_head)
         return qkv;
     const tx_shape shape = *tx_tensor_shape(qkv);
@@ -64,7 +96,9 @@ static tx_tensor *project(tx_stack *b, tx_tensor *x, int32_t heads, int32_t size
 static double score_scale(const llama_config *c)
 {
     const double size = c->attention.query_scalar > 0 ? (double)c->attention.query_scalar : (double)head_size(c);
-    return c->attention.query_scalar <= 0 && c->attention.multiplier > 0 ? c->attention.multiplier : 1 / sqrt(size);
+    const double scale =
+        c->attention.query_scalar <= 0 && c->attention.multiplier > 0 ? c->attention.multiplier : 1 / sqrt(size);
+    return c->attention.key_multiplier > 0 ? c->attention.key_multiplier * scale : scale;
 }
 
 int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates)
@@ -72,10 +106,11 @@ int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates)
     const llama_config *c = llama_of(config);
     if (c->positions.rope.type != TX_ROPE_DYNAMIC && c->positions.rope.type != TX_ROPE_LONGROPE)
         return 0;
-    const tx_rope rope = tx_rope_of(&c->positions.rope, head_size(c), length);
+    const int64_t size = c->latent.rank ? c->latent.rotated : head_size(c);
+    const tx_rope rope = tx_rope_of(&c->positions.rope, size, length);
     if (rates)
-        tx_rotary_rates(&rope, (int32_t)head_size(c), rates);
-    return (rope.rotated ? rope.rotated : head_size(c)) / 2;
+        tx_rotary_rates(&rope, (int32_t)size, rates);
+    return (rope.rotated ? rope.rotated : size) / 2;
 }
 
 /* Regroups the elements of `heads` heads: from `rows` rows of columns to columns. */
@@ -98,6 +133,46 @@ static void widen(tx_rope *rope, int32_t size)
     rope->rotated = 0;
 }
 
+/* Masks positions that are not within half of the window. */
+static int32_t near_row(const tx_config *config, int64_t distance)
+{
+    const int64_t most = llama_of(config)->attention.window / 2;
+    return distance > most || distance < -most ? -1 : 0;
+}
+
+/* The scores of layers with a window on both sides, or NULL if all positions are within it. */
+static tx_tensor *window_scores(tx_stack *b)
+{
+    const llama_config *c = llama_of(b->config);
+    const int64_t t = tx_tensor_shape(b->tokens)->dim[1];
+    if (!c->attention.both || !c->attention.windowed || t <= c->attention.window / 2 + 1)
+        return NULL;
+    tx_tensor *none = tx_fill(b->graph, TX_SHAPE(1, b->config->heads), 0.0f);
+    return tx_relative_scores(b, b->config->heads, t, tx_relative_bias(b, none, near_row), tx_relative_mask(b));
+}
+
+/* Heads of k or v, which begin at column `at` of qkv, each for all of its query heads. */
+static tx_tensor *repeated(tx_stack *b, tx_tensor *qkv, int64_t at, int64_t of_kv, int64_t size)
+{
+    tx_tensor *part = tx_shift_rows(qkv, of_kv * size, at, 0);
+    if (!part)
+        return NULL;
+    const tx_shape shape = *tx_tensor_shape(part);
+    const int64_t count = tx_shape_rows(&shape) * of_kv, times = b->config->heads / of_kv;
+    part = tx_matmul(tx_fill(b->graph, TX_SHAPE(count, times, 1), 1.0f), tx_reshape(part, TX_SHAPE(count, 1, size)),
+                     false, false);
+    return tx_reshape(part, TX_SHAPE(shape.dim[0], shape.dim[1], b->config->heads * size));
+}
+
+/* Attention within half of the window on each side. */
+static tx_tensor *attend_near(tx_stack *b, tx_tensor *qkv, const tx_attention_options *o)
+{
+    const int64_t size = head_size(llama_of(b->config)), q = o->heads * size, kv = o->kv_heads * size;
+    const tx_relative_options options = {.heads = o->heads, .scores = b->scores, .scale = (double)o->scale};
+    return tx_relative_attention(b, tx_shift_rows(qkv, q, 0, 0), repeated(b, qkv, q, o->kv_heads, size),
+                                 repeated(b, qkv, q + kv, o->kv_heads, size), &options);
+}
+
 /* x [B, T, C] -> [B, T, heads * size] */
 static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
@@ -115,10 +190,17 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     options.cap = (float)c->attention.cap;
     if (tx_stack_has(b, SINKS))
         options.sinks = tx_stack_weight(b, SINKS);
-    tx_tensor *qkv = tx_stack_clip(b, project(b, x, heads, size), c->attention.clip);
+    const double limit = c->attention.clip;
+    tx_tensor *qkv = tx_stack_clip(b, project(b, x, heads, size), c->attention.clips_norms ? 0 : limit), *gate = NULL;
+    if (c->attention.gated)
+        qkv = split_gate(qkv, heads, of_kv, size, &gate);
     if (!c->norms.after_rope)
         qkv = norm_heads(b, qkv, heads, of_kv);
+    if (c->attention.clips_norms)
+        qkv = tx_stack_clip(b, qkv, limit);
     /* Scores do not depend on the order of the elements. The result gets its order back. */
+    if (c->positions.reversed)
+        qkv = tx_llama_swap_halves(qkv, heads + 2 * of_kv, size);
     if (c->positions.interleaved) {
         qkv = regroup(qkv, heads + 2 * of_kv, size / 2, 2);
         widen(&rope, size);
@@ -128,53 +210,79 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
                         local ? NULL : tx_find_input(b->graph, "rope_rates"));
     if (c->norms.after_rope)
         qkv = norm_heads(b, qkv, heads, of_kv);
+    qkv = tx_llama_scale_queries(b, qkv, heads, size, length);
     if (c->positions.alibi)
         qkv = tx_alibi_add(b, qkv, heads, size);
+    options.window = c->attention.both ? 0 : options.window;
+    if (c->attention.both && b->scores && window_of(c, layer) > 0)
+        return attend_near(b, qkv, &options);
     tx_tensor *y = tx_stack_attention(b, qkv, layer, &options, c->attention.dropout);
     y = c->positions.alibi ? tx_alibi_remove(y, heads, size) : y;
-    return c->positions.interleaved ? regroup(y, heads, 2, size / 2) : y;
+    y = c->positions.reversed ? tx_llama_swap_halves(y, heads, size) : y;
+    y = c->positions.interleaved ? regroup(y, heads, 2, size / 2) : y;
+    return gate ? tx_mul(y, tx_sigmoid(gate)) : y;
 }
 
-static tx_tensor *activate(const llama_config *c, tx_tensor *x)
+static tx_tensor *activate(const tx_stack *b, tx_tensor *x)
 {
+    const llama_config *c = llama_of(b->config);
     const int32_t activation = c->mlp.activation + c->mlp.choice;
+    if (activation == TX_LLAMA_XIELU)
+        return tx_llama_xielu(b, x);
     if (activation == TX_LLAMA_RELU2 || activation == TX_LLAMA_RELU) {
         x = tx_relu(x);
         return activation == TX_LLAMA_RELU ? x : tx_mul(x, x);
+    }
+    if (!c->mlp.plain && activation == TX_LLAMA_GELU) {
+        const int64_t inner = x ? tx_shape_last(tx_tensor_shape(x)) / 2 : 0;
+        return tx_mul(tx_gelu(columns_of(x, 0, inner), true), columns_of(x, inner, inner));
     }
     if (c->mlp.plain)
         return tx_gelu(x, activation == TX_LLAMA_GELU);
     return activation == TX_LLAMA_SILU ? tx_swiglu(x) : tx_geglu(x);
 }
 
+/* x times a multiplier of the configuration; 0 means 1. */
+static tx_tensor *scaled(tx_tensor *x, double multiplier)
+{
+    return multiplier > 0 && multiplier != 1 ? tx_scale(x, (float)multiplier) : x;
+}
+
 static tx_tensor *mlp(const tx_stack *b, tx_tensor *x)
 {
-    tx_tensor *h = activate(llama_of(b->config), tx_stack_linear(b, x, GATE_UP_PROJ, GATE_UP_BIAS));
-    return tx_stack_linear(b, h, DOWN_PROJ, DOWN_BIAS);
+    const llama_config *c = llama_of(b->config);
+    const int64_t sizes[] = {mlp_size(c), mlp_size(c)};
+    const double multipliers[] = {c->mlp.multipliers[0], 1};
+    tx_tensor *h = tx_stack_linear(b, x, GATE_UP_PROJ, GATE_UP_BIAS);
+    h = activate(b, tx_llama_scale_columns(b->graph, h, 2, sizes, multipliers));
+    return scaled(tx_stack_linear(b, h, DOWN_PROJ, DOWN_BIAS), c->mlp.multipliers[1]);
 }
 
-/* The shared expert, which processes all tokens. */
+/* The shared experts, which process all tokens. */
 static tx_tensor *shared_mlp(const tx_stack *b, tx_tensor *x)
 {
-    return tx_stack_linear(b, tx_swiglu(tx_stack_linear(b, x, SHARED_GATE_UP_PROJ, NO_BIAS)), SHARED_DOWN_PROJ,
-                           NO_BIAS);
-}
-
-/* 1 / (1 + e^-x), as (1 + tanh(x / 2)) / 2. */
-static tx_tensor *sigmoid(tx_stack *b, tx_tensor *x)
-{
-    tx_tensor *t = tx_tanh(tx_scale(x, 0.5f));
-    return t ? tx_scale(tx_add(t, tx_fill(b->graph, *tx_tensor_shape(t), 1.0f)), 0.5f) : NULL;
+    tx_tensor *h = activate(b, tx_stack_linear(b, x, SHARED_GATE_UP_PROJ, NO_BIAS));
+    return tx_stack_linear(b, h, SHARED_DOWN_PROJ, NO_BIAS);
 }
 
 static tx_experts experts_of(const llama_config *c)
 {
+    const bool grouped = c->experts.groups > 1 && c->experts.grouping > 0;
     return (tx_experts){.count = c->experts.count,
                         .chosen = c->experts.chosen,
                         .normalise = c->experts.normalise,
+                        .sigmoid = c->experts.sigmoid,
+                        .groups = grouped ? (int32_t)c->experts.groups : 0,
+                        .kept = (int32_t)c->experts.kept,
+                        .best = (int32_t)c->experts.best,
+                        .least = (float)c->experts.least,
+                        .mixer = (float)c->experts.mixer,
+                        .scale = (float)c->experts.scale,
                         .balance = c->experts.balance,
+                        .squares = c->mlp.plain,
                         .router = ROUTER,
                         .router_bias = ROUTER_BIAS,
+                        .choice_bias = CHOICE_BIAS,
                         .gate_up = EXPERTS_GATE_UP,
                         .gate_up_bias = EXPERTS_GATE_UP_BIAS,
                         .down = EXPERTS_DOWN,
@@ -183,7 +291,7 @@ static tx_experts experts_of(const llama_config *c)
                         .limit = (float)c->experts.limit};
 }
 
-/* The routed experts plus the shared expert times its gate. */
+/* The routed experts plus the shared ones, times their gate if there is one. */
 static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
 {
     const llama_config *c = llama_of(b->config);
@@ -191,18 +299,14 @@ static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
     if (c->experts.limit > 0)
         needs_one_rank(b, "experts with biases");
     tx_tensor *y = tx_stack_experts(b, x, &experts);
-    if (!y || !tx_stack_has(b, SHARED_GATE))
+    if (!y || !tx_stack_has(b, SHARED_GATE_UP_PROJ))
         return y;
+    if (!tx_stack_has(b, SHARED_GATE))
+        return scaled(tx_add(y, shared_mlp(b, x)), c->experts.averaged ? 0.5 : 1);
     const tx_shape shape = *tx_tensor_shape(x);
-    tx_tensor *shared = shared_mlp(b, x), *gate = sigmoid(b, tx_stack_linear(b, x, SHARED_GATE, NO_BIAS));
+    tx_tensor *shared = shared_mlp(b, x), *gate = tx_sigmoid(tx_stack_linear(b, x, SHARED_GATE, NO_BIAS));
     gate = gate ? tx_reshape(gate, TX_SHAPE(shape.dim[0], shape.dim[1])) : NULL;
     return tx_add(y, tx_mul(shared, tx_broadcast(gate, shape, TX_AXIS_LAST)));
-}
-
-/* x times a multiplier of the configuration; 0 means 1. */
-static tx_tensor *scaled(tx_tensor *x, double multiplier)
-{
-    return multiplier > 0 && multiplier != 1 ? tx_scale(x, (float)multiplier) : x;
 }
 
 /* Adds a part of a block to the residual stream. */
@@ -214,13 +318,53 @@ static tx_tensor *add_part(tx_stack *b, tx_tensor *x, tx_tensor *part)
     return tx_add(x, scaled(part, c->residual.multiplier));
 }
 
+/* Attention of any kind with its output projection. */
+static tx_tensor *attend(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    tx_tensor *y = llama_of(b->config)->latent.rank ? tx_llama_latent_attention(b, x, layer) : attention(b, x, layer);
+    return tx_stack_linear(b, y, O_PROJ, O_BIAS);
+}
+
+/* The experts of a layer that has some, else its MLP. */
+static tx_tensor *any_mlp(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    return is_sparse(b->config, layer) ? sparse_mlp(b, x) : mlp(b, x);
+}
+
+/* The first part of a block: attention, a recurrent mixer, or the sum of both. */
+static tx_tensor *mix(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    const llama_config *c = llama_of(b->config);
+    tx_tensor *y = is_recurrent(b->config, layer) ? scaled(tx_mixer(b, scaled(x, c->mixer.in)), c->mixer.out) : NULL;
+    if (!is_attending(b->config, layer))
+        return y;
+    tx_tensor *attended = scaled(attend(b, scaled(x, c->attention.in), layer), c->attention.out);
+    return is_recurrent(b->config, layer) ? tx_add(y, attended) : attended;
+}
+
+/* The part of a block that has only one. */
+static tx_tensor *only_part(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    if (is_recurrent(b->config, layer))
+        return tx_mixer(b, x);
+    if (tx_stack_has(b, QKV_PROJ))
+        return attend(b, x, layer);
+    return any_mlp(b, x, layer);
+}
+
 /* x [B, T, C] -> [B, T, C] */
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
+    if (llama_of(b->config)->norms.after_sum) {
+        x = norm(b, add_part(b, x, attend(b, x, layer)), INPUT_NORM);
+        return norm(b, add_part(b, x, mlp(b, x)), POST_NORM);
+    }
     tx_tensor *h = norm(b, x, INPUT_NORM);
-    tx_tensor *attended = norm(b, tx_stack_linear(b, attention(b, h, layer), O_PROJ, O_BIAS), ATTENTION_NORM);
+    if (llama_of(b->config)->mixer.alone)
+        return add_part(b, x, only_part(b, h, layer));
+    tx_tensor *attended = norm(b, mix(b, h, layer), ATTENTION_NORM);
     if (llama_of(b->config)->residual.parallel) {
-        h = mlp(b, tx_stack_has(b, POST_NORM) ? norm(b, x, POST_NORM) : h);
+        h = any_mlp(b, tx_stack_has(b, POST_NORM) ? norm(b, x, POST_NORM) : h, layer);
         if (llama_of(b->config)->residual.dropout > 0) {
             attended = tx_stack_dropout(b, attended, llama_of(b->config)->residual.dropout);
             h = tx_stack_dropout(b, h, llama_of(b->config)->residual.dropout);
@@ -229,7 +373,17 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     }
     x = add_part(b, x, attended);
     h = norm(b, x, POST_NORM);
-    return add_part(b, x, norm(b, is_sparse(b->config, layer) ? sparse_mlp(b, h) : mlp(b, h), MLP_NORM));
+    return add_part(b, x, norm(b, any_mlp(b, h, layer), MLP_NORM));
+}
+
+/* Embeddings of another width, mapped to that of the blocks, plus those of positions. */
+static tx_tensor *embed_projected(tx_stack *b, tx_tensor *table, tx_tensor *positions)
+{
+    needs_one_rank(b, "projections of embeddings");
+    const tx_shape *tokens = tx_tensor_shape(b->tokens);
+    tx_tensor *none = tx_fill(b->graph, TX_SHAPE(1, b->config->width), 0.0f); /* tokens below 0 have no embedding */
+    tx_tensor *x = tx_stack_linear(b, tx_stack_embed(b, table, NULL), PROJECT_IN, NO_BIAS);
+    return tx_add(x, tx_embedding(tx_range(b->graph, *tokens, -1, 0), none, positions, b->positions));
 }
 
 /* The embeddings. If they are scaled by the width, NEFTune noise is added after it. */
@@ -241,6 +395,8 @@ static tx_tensor *embed(tx_stack *b, tx_tensor *table)
         const tx_shape rows = TX_SHAPE(c->max_position_embeddings);
         positions = tx_gather(positions, tx_range(b->graph, rows, (int32_t)c->positions.first, 1));
     }
+    if (c->embedding.projected)
+        return tx_stack_dropout(b, embed_projected(b, table, positions), c->embedding.dropout);
     if (!c->embedding.by_root_of_width) {
         tx_tensor *x = norm(b, scaled(tx_stack_embed(b, table, positions), c->embedding.multiplier), EMBED_NORM);
         return c->embedding.dropout > 0 ? tx_stack_dropout(b, x, c->embedding.dropout) : x;
@@ -270,11 +426,20 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     if (c->positions.alibi)
         b.scores =
             tx_alibi_elements(&b, &(tx_alibi){config->heads, head_size(c), score_scale(c), c->positions.rounded_alibi});
+    b.both = c->attention.both;
+    if (b.both)
+        b.scores = window_scores(&b);
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
+    if (config->architecture->head == TX_HEAD_STATES)
+        return x;
     if (config->architecture->reads_last)
         return tx_linear(x, tx_stack_weight(&b, SCORE), NULL, true);
+    if (c->embedding.projected)
+        x = tx_stack_linear(&b, x, PROJECT_OUT, NO_BIAS);
+    if (tx_stack_has(&b, HEAD_DENSE))
+        x = norm(&b, tx_gelu(tx_stack_linear(&b, x, HEAD_DENSE, NO_BIAS), true), HEAD_DENSE_NORM);
     /* The input of the head is scaled, because it is smaller than the logits, and the loss is fused with a product. */
-    x = scaled(x, c->logits.divisor > 0 ? 1 / c->logits.divisor : 0);
+    x = scaled(scaled(x, c->logits.divisor > 0 ? 1 / c->logits.divisor : 0), c->logits.multiplier);
     const tx_experts experts = experts_of(c);
     tx_stack_router_loss(&b, &experts, c->experts.balance_factor);
     const bool tied = c->tie_word_embeddings;

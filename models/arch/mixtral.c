@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Mixtral (Jiang et al., Mixtral of Experts, 2024): a Mistral with experts in every layer. */
+ * Mixtral (Jiang et al., Mixtral of Experts, 2024): a Mistral with experts in every layer. MiniMax-M2 (MiniMax, 2025)
+ * chooses them by sigmoids plus a bias, and normalises q and k over all heads. */
 #include "models/arch/llama_family.h"
 
 #define MOE LAYER "block_sparse_moe."
@@ -25,3 +26,48 @@ static const llama_config defaults = {SIZES(tx_mixtral, rows, 32000, 131072, 409
 
 const tx_architecture tx_mixtral = {USUAL_FAMILY("mixtral", "Mixtral"),
                                     GGUF("llama", .pairs = true, .rope_factors = true, .with = TX_GGUF_EXPERTS)};
+
+/* ---- MiniMax-M2 ---------------------------------------------------------------------------------------- */
+
+static const tx_stack_row m2_rows[] = {
+    OPENING_ROWS_WITH(HEAD_NORM_ROW("q_norm|k_norm.weight", QK_WIDTH, ONES)),
+    EXPERT_ROWS(MOE "gate.weight", MOE "experts.*.w1|w3.weight", MOE "experts.*.w2.weight"),
+    CHOICE_BIAS_ROW(NULL, MOE "e_score_correction_bias", EXPERTS),
+    LAST_ROWS,
+};
+
+static const tx_config_key m2_keys[] = {COMMON_KEYS,
+                                        HEAD_DIM_KEY,
+                                        EXPERTS_KEYS(num_local_experts, "num_experts"),
+                                        NUMBER(router_jitter_noise, experts.jitter, 1),
+                                        {.name = NULL}};
+
+static const tx_fixed_key m2_fixed[] = {
+    {"use_qk_norm", "true", "attention without norms of q and k is not implemented, nor in transformers"},
+    {"use_routing_bias", "true", "a choice without biases is not implemented, nor in transformers"},
+    {"scoring_func", "sigmoid", "other scores are not implemented, nor in transformers"},
+    {"qk_norm_type", "per_layer", "norms of single heads are not implemented, nor in transformers"},
+    {.name = NULL}};
+
+static const llama_config m2_defaults = {SIZES(tx_minimax_m2, m2_rows, 200064, 196608, 3072, 62, 48, 200034, 200020),
+                                         REST_OF(1536, 8, 1e-6, 0.02, PARTIAL_ROPE(5e6, 1)),
+                                         .attention.head_dim = 128,
+                                         .norms.whole = true,
+                                         EXPERTS_DEFAULTS(256, 8, 0.001),
+                                         .experts.normalise = true,
+                                         .experts.sigmoid = true,
+                                         .experts.least = 1e-20};
+
+/* Published files have the number of rotated elements of a head. */
+static tx_status read_m2(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    int64_t rotated = head_size(c);
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "rotary_dim", 1, head_size(c), &rotated));
+    c->positions.rope.rotated = (double)rotated / (double)head_size(c);
+    return tx_llama_read(json, config);
+}
+
+const tx_architecture tx_minimax_m2 = {
+    FAMILY("minimax_m2", "MiniMaxM2", m2_defaults, m2_keys, "q_proj,v_proj", read_m2, tx_llama_write),
+    .fixed = m2_fixed};

@@ -45,13 +45,14 @@ static const tx_config_key keys[] = {
     TX_BERT_RATE(classifier_dropout, classifier_dropout),
     {.name = NULL}};
 
-static const tx_fixed_key fixed[] = {{"attention_bias", false, "biases of attention are not implemented"},
-                                     {"mlp_bias", false, "biases of feed-forward layers are not implemented"},
-                                     {"norm_bias", false, "biases of norms are not implemented"},
-                                     {"classifier_bias", false, "a bias of the head's dense layer is not implemented"},
-                                     {"decoder_bias", true, "a decoder without bias is not implemented"},
-                                     {"tie_word_embeddings", true, "an untied decoder is not implemented"},
-                                     {.name = NULL}};
+static const tx_fixed_key fixed[] = {
+    {"attention_bias", "false", "biases of attention are not implemented"},
+    {"mlp_bias", "false", "biases of feed-forward layers are not implemented"},
+    {"norm_bias", "false", "biases of norms are not implemented"},
+    {"classifier_bias", "false", "a bias of the head's dense layer is not implemented"},
+    {"decoder_bias", "true", "a decoder without bias is not implemented"},
+    {"tie_word_embeddings", "true", "an untied decoder is not implemented"},
+    {.name = NULL}};
 
 /* Reads rope_parameters of transformers 5 for one type of layers. */
 static tx_status read_rope(const tx_json *json, const char *type, double *theta)

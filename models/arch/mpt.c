@@ -23,7 +23,7 @@ static const tx_config_key keys[] = {NAMED_SIZE_KEYS(max_seq_len, d_model, n_lay
                                      NUMBER(initializer_range, initializer_range, 10),
                                      {.name = NULL}};
 
-static const tx_fixed_key fixed_keys[] = {{"no_bias", true, "biases are not implemented, nor in transformers"},
+static const tx_fixed_key fixed_keys[] = {{"no_bias", "true", "biases are not implemented, nor in transformers"},
                                           {.name = NULL}};
 
 /* Refuses a key of attn_config that has another value than that of its only variant. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OLMo 2 (Walsh et al., 2 OLMo 2 Furious, 2024): a Llama that normalises the outputs of attention and MLP instead of
- * their inputs, and q and k over all heads. OLMo 3 (2025) adds windows by layer; only layers without one have scaled
- * rotary positions. OLMoE (Muennighoff et al., OLMoE, 2024) normalises inputs, and has experts. */
+ * OLMo (Groeneveld et al., OLMo, 2024): a Llama whose layer norms have no weights. OLMo 2 (Walsh et al., 2 OLMo 2
+ * Furious, 2024): a Llama that normalises the outputs of attention and MLP instead of their inputs, and q and k over
+ * all heads. OLMo 3 (2025) adds windows by layer; only layers without one have scaled rotary positions. OLMoE
+ * (Muennighoff et al., OLMoE, 2024) normalises inputs, and has experts. FlexOlmo (Shi et al., FlexOlmo, 2025) is OLMo 2
+ * with experts. */
 #include "models/arch/llama_family.h"
 
 #include <inttypes.h>
@@ -22,6 +24,25 @@ static const tx_stack_row olmoe_rows[] = {
     OPENING_ROWS_WITH(HEAD_NORM_ROW("q_norm|k_norm.weight", QK_WIDTH, ONES)),
     EXPERT_ROWS(LAYER "mlp.gate.weight", LAYER "mlp.experts.*.gate_proj|up_proj.weight",
                 LAYER "mlp.experts.*.down_proj.weight"),
+    LAST_ROWS,
+};
+
+static const tx_stack_row olmo_rows[] = {EMBED_ROW, SEPARATE_QKV_ROWS, O_ROWS, SEPARATE_MLP_ROWS, HEAD_ROWS};
+
+static const tx_config_key olmo_keys[] = {
+    SIZE_KEYS, KV_HEADS_KEY, ONE_ACT_KEY(hidden_act, TX_LLAMA_SILU), BIAS_KEY, {.name = NULL}};
+static const llama_config olmo_defaults = {SIZES(tx_olmo, olmo_rows, 50304, 2048, 4096, 32, 32, -1, 50279),
+                                           REST(11008, 0, 1e-5, 1e4), .padding = 2, .norms.bare = true,
+                                           .norms.centred = true};
+
+static const tx_stack_row flex_rows[] = {
+    EMBED_ROW,
+    SEPARATE_QKV_ROWS,
+    HEAD_NORM_ROW("q_norm|k_norm.weight", QK_WIDTH, ONES),
+    O_ROWS,
+    {ATTENTION_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    MLP_EXPERT_ROWS("mlp.gate.weight"),
+    {MLP_NORM, LAYER "post_feedforward_layernorm.weight", {WIDTH}, ONES},
     LAST_ROWS,
 };
 
@@ -47,8 +68,15 @@ static const tx_config_key olmoe_keys[] = {COMMON_KEYS,
                                            BIAS_KEY,
                                            {.name = NULL}};
 static const llama_config olmoe_defaults = {SIZES(tx_olmoe, olmoe_rows, 50304, 4096, 2048, 16, 16, -1, 50279),
-                                            REST(2048, 0, 1e-5, 1e4), .padding = 2, .norms.whole = true,
+                                            REST(2048, 0, 1e-5, 1e4),
+                                            .padding = 2,
+                                            .norms.whole = true,
+                                            .attention.clips_norms = true,
                                             EXPERTS_DEFAULTS(64, 8, 0.01)};
+
+static const llama_config flex_defaults = {SIZES(tx_flex_olmo, flex_rows, 100352, 4096, 4096, 32, 32, -1, 100257),
+                                           REST(11008, 0, 1e-6, 5e5), .padding = 100278, .norms.whole = true,
+                                           EXPERTS_DEFAULTS(7, 5, 0.01)};
 
 static tx_status read_olmo3(const tx_json *json, tx_config *config)
 {
@@ -59,11 +87,18 @@ static tx_status read_olmo3(const tx_json *json, tx_config *config)
     return tx_llama_read_layer_types(json, c);
 }
 
-static tx_status read_olmoe(const tx_json *json, tx_config *config)
+/* null means no limit. */
+static tx_status read_clip(const tx_json *json, tx_config *config)
 {
-    if (tx_json_has(json, "clip_qkv"))
-        return tx_fail(TX_UNSUPPORTED, "clip_qkv: only null is implemented");
+    TX_TRY(TX_JSON_OPTIONAL(number, json, "clip_qkv", 1e-9, 1e9, &((llama_config *)config)->attention.clip));
     return tx_llama_read(json, config);
+}
+
+static tx_status write_clip(const tx_config *config, tx_json *json)
+{
+    const double limit = llama_of(config)->attention.clip;
+    TX_TRY(limit > 0 ? tx_json_set_number(json, "clip_qkv", limit) : tx_json_set_null(json, "clip_qkv"));
+    return tx_llama_write(config, json);
 }
 
 /* ---- GGUF files ---------------------------------------------------------------------------------------- */
@@ -126,6 +161,9 @@ static tx_status read_gguf3(const tx_gguf_file *file, tx_json *json)
     return set_windows(file, json);
 }
 
+const tx_architecture tx_olmo = {
+    FAMILY("olmo", "Olmo", olmo_defaults, olmo_keys, "q_proj,v_proj", read_clip, write_clip)};
+
 const tx_architecture tx_olmo2 = {USUAL_FAMILY("olmo2", "Olmo2"),
                                   GGUF("olmo2", .without = {TX_GGUF_WINDOW},
                                        TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", false}))};
@@ -136,5 +174,8 @@ const tx_architecture tx_olmo3 = {
          .check = check_ropes, .put = put_windows, .read = read_gguf3)};
 
 const tx_architecture tx_olmoe = {
-    FAMILY("olmoe", "Olmoe", olmoe_defaults, olmoe_keys, "q_proj,v_proj", read_olmoe, tx_llama_write),
+    FAMILY("olmoe", "Olmoe", olmoe_defaults, olmoe_keys, "q_proj,v_proj", read_clip, write_clip),
     GGUF("olmoe", TX_GGUF_FIXED({"norm_topk_prob", false}, {"tie_word_embeddings", false}, {"attention_bias", false}))};
+
+const tx_architecture tx_flex_olmo = {
+    FAMILY("flex_olmo", "FlexOlmo", flex_defaults, olmoe_keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};

@@ -8,6 +8,10 @@ static const tx_stack_row rows[] = {
     EMBED_ROW,
     LAYER_NORM_ROWS(INPUT_NORM, LAYER "input_layernorm"),
     SEPARATE_QKV_ROWS,
+    {Q_NORM, LAYER "self_attn.q_layernorm.weight", {HEAD_SIZE}, ONES, IF(norms.each)},
+    {Q_NORM_BIAS, LAYER "self_attn.q_layernorm.bias", {HEAD_SIZE}, ZEROS, IF(norms.each)},
+    {K_NORM, LAYER "self_attn.k_layernorm.weight", {HEAD_SIZE}, ONES, IF(norms.each)},
+    {K_NORM_BIAS, LAYER "self_attn.k_layernorm.bias", {HEAD_SIZE}, ZEROS, IF(norms.each)},
     {O_PROJ, LAYER "self_attn.dense.weight", {WIDTH, HEADS}, .split = 2},
     {O_BIAS, LAYER "self_attn.dense.bias", {WIDTH}, ZEROS},
     PLAIN_MLP_ROWS(LAYER "mlp.fc1", LAYER "mlp.fc2"),
@@ -22,10 +26,8 @@ static const tx_config_key keys[] = {SIZE_KEYS,
                                      GELU_KEY(hidden_act),
                                      NUMBER(resid_pdrop, residual.dropout, 0.999),
                                      NUMBER(embd_pdrop, embedding.dropout, 0.999),
+                                     FLAG(qk_layernorm, norms.each),
                                      {.name = NULL}};
-
-static const tx_fixed_key fixed_keys[] = {{"qk_layernorm", false, "norms of the heads are not implemented"},
-                                          {.name = NULL}};
 
 static const llama_config defaults = {
     SIZES(tx_phi, rows, 51200, 2048, 2048, 24, 32, 1, 2),
@@ -37,5 +39,5 @@ static const llama_config defaults = {
 };
 
 const tx_architecture tx_phi = {
-    USUAL_FAMILY("phi", "Phi"), .fixed = fixed_keys,
-    CENTRED_GGUF("phi2", TX_GGUF_FIXED({"tie_word_embeddings", false}), .gelu = "hidden_act")};
+    FAMILY("phi", "Phi", defaults, keys, "q_proj,v_proj,fc1,fc2", tx_llama_read, tx_llama_write),
+    CENTRED_GGUF("phi2", TX_GGUF_FIXED({"tie_word_embeddings", false}, {"qk_layernorm", false}), .gelu = "hidden_act")};

@@ -76,8 +76,6 @@ static tx_status read_transformer(const char *folder, const char *path, tx_pooli
 {
     tx_json *json = NULL;
     bool lower = false;
-    if (strlen(path) >= sizeof p->transformer || strstr(path, ".."))
-        return tx_fail(TX_FORMAT, "%s/" MODULES ": path: \"%.80s\" is not a folder in the model's", folder, path);
     snprintf(p->transformer, sizeof p->transformer, "%s", path);
     TX_TRY(read_file(folder, path, "sentence_bert_config.json", &json));
     tx_status status = json ? TX_OK : TX_NOT_FOUND;
@@ -90,17 +88,29 @@ static tx_status read_transformer(const char *folder, const char *path, tx_pooli
     return status == TX_NOT_FOUND ? TX_OK : status;
 }
 
+static tx_status read_dense(const char *folder, const char *path, tx_pooling *p)
+{
+    if (p->dense_count == TX_DENSE_MOST || p->normalize)
+        return tx_fail(TX_UNSUPPORTED, "%s/" MODULES ": more than %d modules Dense, or one after Normalize", folder,
+                       TX_DENSE_MOST);
+    return tx_dense_read(TX_PATH(folder, path), &p->dense[p->dense_count++]);
+}
+
 static tx_status read_module(const char *folder, const tx_json *module, tx_pooling *p)
 {
     const char *type, *path = "";
     tx_json *json = NULL;
     TX_TRY(tx_json_get_string(module, "type", &type));
     TX_TRY(TX_JSON_OPTIONAL(string, module, "path", &path));
+    if (strlen(path) >= sizeof p->transformer || strstr(path, ".."))
+        return tx_fail(TX_FORMAT, "%s/" MODULES ": path: \"%.80s\" is not a folder in the model's", folder, path);
     const char *dot = strrchr(type, '.'), *name = dot ? dot + 1 : type;
     if (strcmp(name, "Normalize") == 0)
         p->normalize = true;
     else if (strcmp(name, "Transformer") == 0)
         return read_transformer(folder, path, p);
+    else if (strcmp(name, "Dense") == 0)
+        return read_dense(folder, path, p);
     else if (strcmp(name, "Pooling") != 0)
         return tx_fail(TX_UNSUPPORTED, "%s/" MODULES ": the module %.60s is not implemented", folder, name);
     if (strcmp(name, "Pooling") != 0)
@@ -136,6 +146,8 @@ tx_status tx_pooling_read(const char *folder, tx_pooling *pooling)
 void tx_pooling_free(tx_pooling *pooling)
 {
     tx_json_free(pooling->prompts);
+    for (int32_t i = 0; i < pooling->dense_count; i++)
+        tx_dense_free(&pooling->dense[i]);
     *pooling = (tx_pooling){0};
 }
 
@@ -217,6 +229,11 @@ int64_t tx_pooling_width(const tx_pooling *pooling, int64_t width)
     return pooling->modes * width;
 }
 
+int64_t tx_dense_width(const tx_pooling *pooling, int64_t width)
+{
+    return pooling->dense_count ? pooling->dense[pooling->dense_count - 1].out : tx_pooling_width(pooling, width);
+}
+
 int64_t tx_pooling_values(const tx_pooling *pooling, int64_t block)
 {
     return pooling->modes * block;
@@ -282,5 +299,5 @@ tx_tensor *tx_pooling_graph(tx_graph *graph, const tx_pooling *pooling, tx_tenso
         y = tx_matmul(values, states, false, false);
     }
     y = y ? tx_reshape(y, TX_SHAPE(rows, tx_pooling_width(pooling, width))) : NULL;
-    return pooling->normalize ? tx_unit_rows(graph, y) : y;
+    return pooling->normalize && !pooling->dense_count ? tx_unit_rows(graph, y) : y;
 }

@@ -18,6 +18,15 @@ typedef enum tx_pool_mode {
     TX_POOL_MODES
 } tx_pool_mode;
 
+/* A module Dense. */
+typedef struct tx_dense {
+    int64_t in, out;
+    bool tanh;            /* the activation; else none */
+    float *weight, *bias; /* [out, in]; and [out] or NULL */
+} tx_dense;
+
+#define TX_DENSE_MOST 4
+
 typedef struct tx_pooling {
     tx_pool_mode mode[TX_POOL_MODES];
     int32_t modes; /* number of modes whose results are concatenated */
@@ -27,6 +36,8 @@ typedef struct tx_pooling {
     int64_t max_seq_length; /* 0 means that of the tokenizer and the model */
     char transformer[64];   /* the folder of the transformer in the folder of the modules; often "" */
     tx_json *prompts;       /* config_sentence_transformers.json, or NULL */
+    int32_t dense_count;    /* modules Dense between pooling and normalization, which generation computes on the host */
+    tx_dense dense[TX_DENSE_MOST];
 } tx_pooling;
 
 /* Reads a folder or a GGUF file. Without modules.json, or if `folder` is NULL, it is the default: mean pooling.
@@ -39,7 +50,15 @@ tx_status tx_pooling_write(const tx_pooling *pooling, int64_t width, int64_t max
 /* See tx_embedder_prompt. */
 tx_status tx_pooling_prompt(const tx_pooling *pooling, const char *name, const char **prompt);
 
-/* The number of values of an embedding, for hidden states of `width`. */
+/* Reads the folder of a module Dense (dense.c). The caller frees `dense`, also after a failure. */
+tx_status tx_dense_read(const char *folder, tx_dense *dense);
+void tx_dense_free(tx_dense *dense);
+/* Computes the modules Dense, and the normalization after them, of pooled states [width]: embedding [tx_dense_width].
+ */
+tx_status tx_dense_apply(const tx_pooling *pooling, const float *pooled, int64_t width, float *embedding);
+
+/* The number of values of an embedding, for hidden states of `width`, and before modules Dense. */
+int64_t tx_dense_width(const tx_pooling *pooling, int64_t width);
 int64_t tx_pooling_width(const tx_pooling *pooling, int64_t width);
 /* The number of values of the input "pooling" for each row of `block` positions. */
 int64_t tx_pooling_values(const tx_pooling *pooling, int64_t block);

@@ -19,7 +19,7 @@ static const tx_config_key qwen3_keys[] = {QWEN_KEYS, HEAD_DIM_KEY, BIAS_KEY, {.
 static const llama_config qwen2_defaults = {DEFAULTS(tx_qwen2), .attention.qkv_bias = true};
 static const llama_config qwen3_defaults = {DEFAULTS(tx_qwen3), .attention.head_dim = 128, .norms.heads = true};
 
-WITH_CLASSIFIER(tx_qwen2, "qwen2", "Qwen2", qwen2_defaults, qwen2_keys, tx_llama_read_windows,
-                GGUF("qwen2", TX_GGUF_FIXED({"use_sliding_window", false})));
-WITH_CLASSIFIER(tx_qwen3, "qwen3", "Qwen3", qwen3_defaults, qwen3_keys, tx_llama_read_windows,
-                GGUF("qwen3", TX_GGUF_FIXED({"use_sliding_window", false}, {"attention_bias", false})));
+ALL_HEADS(tx_qwen2, "qwen2", "Qwen2", qwen2_defaults, qwen2_keys, tx_llama_read_windows,
+          GGUF("qwen2", TX_GGUF_FIXED({"use_sliding_window", false})));
+ALL_HEADS(tx_qwen3, "qwen3", "Qwen3", qwen3_defaults, qwen3_keys, tx_llama_read_windows,
+          GGUF("qwen3", TX_GGUF_FIXED({"use_sliding_window", false}, {"attention_bias", false})));

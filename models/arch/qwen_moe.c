@@ -4,20 +4,12 @@
 #include "models/arch/llama_family.h"
 
 #define MLP LAYER "mlp."
-#define EXPERTS_OF_LAYER \
-    SOME_EXPERT_ROWS(MLP "gate.weight", MLP "experts.*.gate_proj|up_proj.weight", MLP "experts.*.down_proj.weight")
-#define DENSE_ROWS                                                                                \
-    {GATE_UP_PROJ, MLP "gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .in = is_dense, .split = 1}, \
-    {                                                                                             \
-        DOWN_PROJ, MLP "down_proj.weight", {WIDTH, INNER}, .in = is_dense, .split = 2             \
-    }
 #define SHARED MLP "shared_expert"
 
 static const tx_stack_row qwen2_rows[] = {
     OPENING_ROWS,
-    EXPERTS_OF_LAYER,
-    {SHARED_GATE_UP_PROJ, SHARED ".gate_proj|up_proj.weight", {SHARED_GATE_UP, WIDTH}, .in = is_sparse, .split = 1},
-    {SHARED_DOWN_PROJ, SHARED ".down_proj.weight", {WIDTH, SHARED_INNER}, .in = is_sparse, .split = 2},
+    MLP_EXPERT_ROWS("mlp.gate.weight"),
+    SHARED_ROWS(SHARED ".gate_proj|up_proj.weight", SHARED ".down_proj.weight"),
     {SHARED_GATE, SHARED "_gate.weight", {ONE, WIDTH}, .in = is_sparse},
     DENSE_ROWS,
     LAST_ROWS,
@@ -25,7 +17,7 @@ static const tx_stack_row qwen2_rows[] = {
 
 static const tx_stack_row qwen3_rows[] = {
     OPENING_ROWS_WITH(HEAD_NORM_ROW("q_norm|k_norm.weight", QK_HEAD, ONES)),
-    EXPERTS_OF_LAYER,
+    MLP_EXPERT_ROWS("mlp.gate.weight"),
     DENSE_ROWS,
     LAST_ROWS,
 };
@@ -50,24 +42,12 @@ static const llama_config qwen3_defaults = {MODEL(tx_qwen3_moe, qwen3_rows, 32),
 
 /* transformers applies the window to other layers than these models' configurations say. */
 static const tx_fixed_key fixed_keys[] = {
-    {"use_sliding_window", false, "sliding windows of this model type are not implemented"}, {.name = NULL}};
+    {"use_sliding_window", "false", "sliding windows of this model type are not implemented"}, {.name = NULL}};
 
-/* Reads the list of layers without experts; null means an empty list. */
 static tx_status read(const tx_json *json, tx_config *config)
 {
-    llama_config *c = (llama_config *)config;
-    tx_json *list;
-    int64_t layer;
     TX_TRY(tx_llama_read_windows(json, config));
-    c->experts.dense = (tx_layer_set){.listed = true};
-    if (!tx_json_has(json, "mlp_only_layers"))
-        return TX_OK;
-    TX_TRY(tx_json_get(json, "mlp_only_layers", TX_JSON_ARRAY, &list));
-    for (size_t i = 0; i < tx_json_size(list); i++) {
-        TX_TRY(tx_json_as_int(tx_json_at(list, i), "mlp_only_layers", 0, TX_LLAMA_LAYERS - 1, &layer));
-        add_layer(&c->experts.dense, layer);
-    }
-    return TX_OK;
+    return tx_llama_read_layers(json, "mlp_only_layers", &((llama_config *)config)->experts.dense);
 }
 
 /* llama.cpp computes experts in all layers. */

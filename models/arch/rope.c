@@ -99,7 +99,8 @@ static tx_status read_scaling(const tx_json *json, const tx_json *config, int64_
     TX_TRY(read_number(json, "partial_rotary_factor", 0, &rope->rotated));
     if (rope->rotated != 1 && !rope->partial && rope->type != TX_ROPE_PROPORTIONAL)
         return tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: %g: this model type rotates whole heads", rope->rotated);
-    if (rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))
+    /* YaRN has a ramp between equal factors, too, because pairs are whole numbers (Kimi K2). */
+    if (rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low || (yarn && rope->high == rope->low)))
         return tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
     return read_attention(json, rope);
 }

@@ -9,6 +9,7 @@ static const tx_stack_row rows[] = {
     {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
     {INPUT_NORM_BIAS, LAYER "input_layernorm.bias", {WIDTH}, ZEROS},
     SEPARATE_QKV_ROWS,
+    EACH_NORM_ROWS("q_layernorm.norms.*", "k_layernorm.norms.*", IF(norms.each)),
     O_ROWS,
     {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES, UNLESS(residual.parallel)},
     {POST_NORM_BIAS, LAYER "post_attention_layernorm.bias", {WIDTH}, ZEROS, UNLESS(residual.parallel)},
@@ -24,18 +25,16 @@ static const tx_config_key keys[] = {SIZE_KEYS,
                                      ONE_ACT_KEY(hidden_act, TX_LLAMA_SILU),
                                      FLAG(use_qkv_bias, attention.qkv_bias),
                                      FLAG(use_parallel_residual, residual.parallel),
+                                     FLAG(qk_layernorm, norms.each),
                                      NUMBER(hidden_dropout, residual.hidden_dropout, 0),
                                      {.name = NULL}};
-
-static const tx_fixed_key fixed_keys[] = {{"qk_layernorm", false, "norms of the heads are not implemented"},
-                                          {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_stablelm, rows, 50304, 4096, 2560, 32, 32, 0, 0),
                                       REST_OF(6912, 32, 1e-5, 0.02, PARTIAL_ROPE(1e4, 0.25))};
 
 const tx_architecture tx_stablelm = {
-    USUAL_FAMILY("stablelm", "StableLm"), .fixed = fixed_keys,
+    USUAL_FAMILY("stablelm", "StableLm"),
     CENTRED_GGUF("stablelm",
                  TX_GGUF_OWN_KEYS(
                      TX_GGUF_MEMBER("use_parallel_residual", offsetof(llama_config, residual.parallel), BOOL, NOTHING)),
-                 TX_GGUF_FIXED({"tie_word_embeddings", false}))};
+                 TX_GGUF_FIXED({"tie_word_embeddings", false}, {"qk_layernorm", false}))};

@@ -136,7 +136,24 @@ static void set_rest(const tx_config *config, const tx_stack_row *row, double in
     const bool residual = row->init == TX_STACK_RESIDUAL;
     spec->decay = (spec->shape.rank > 1) != row->other_decay;
     spec->table = spec->shape.rank > 1 && (row->router || !is_in_block(row));
-    spec->init = row->init == TX_STACK_ZERO ? TX_INIT_ZERO : row->init == TX_STACK_ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
+    spec->frozen = row->frozen;
+    static const tx_init inits[] = {[TX_STACK_NORMAL] = TX_INIT_NORMAL,
+                                    [TX_STACK_RESIDUAL] = TX_INIT_NORMAL,
+                                    [TX_STACK_ZERO] = TX_INIT_ZERO,
+                                    [TX_STACK_ONE] = TX_INIT_ONE,
+                                    [TX_STACK_LOG_UNIFORM] = TX_INIT_LOG_UNIFORM,
+                                    [TX_STACK_LOG_RANGE] = TX_INIT_LOG_RANGE,
+                                    [TX_STACK_CONSTANT] = TX_INIT_CONSTANT,
+                                    [TX_STACK_LOG_STEPS] = TX_INIT_LOG_STEPS,
+                                    [TX_STACK_BY_INPUTS] = TX_INIT_UNIFORM};
+    spec->init = inits[row->init];
+    spec->scalar = row->scalar;
+    if (spec->init == TX_INIT_LOG_UNIFORM)
+        spec->scale = 16.0f;
+    if (spec->init == TX_INIT_CONSTANT)
+        spec->scale = (float)row->value;
+    if (spec->init == TX_INIT_UNIFORM)
+        spec->scale = (float)(1 / sqrt((double)(tx_shape_count(&spec->shape) / spec->shape.dim[0])));
     /* Residual projections are scaled by the 2 n_layer additions to the residual stream (Radford et al., 2019, section
      * 2.3). */
     if (spec->init == TX_INIT_NORMAL)
@@ -187,7 +204,12 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
         return tx_fail(TX_UNSUPPORTED, "sequence parallelism is implemented only for causal language models");
     const tx_head head = c->architecture->head;
     if (o->cache > 0 && head != TX_HEAD_CAUSAL_LM && head != TX_HEAD_SEQ2SEQ)
-        return tx_fail(TX_UNSUPPORTED, "%s cannot generate text", c->architecture->class_name);
+        return tx_fail(TX_UNSUPPORTED, "%s cannot generate text%s", c->architecture->class_name,
+                       head == TX_HEAD_SEQUENCE_CLASSIFICATION
+                           ? ": use txgen --classify or txserve --task classify to label texts"
+                       : head == TX_HEAD_TOKEN_CLASSIFICATION ? ": use txgen --classify to label words"
+                       : head == TX_HEAD_STATES               ? ": use txgen --embed or txserve --task embed"
+                                                              : "");
     if (o->cache > 0 && (tx_find_input(graph, "attention_starts") || tx_find_input(graph, "position_ids")))
         return tx_fail(TX_INVALID, "attention_starts and position_ids cannot be used with a cache");
     const bool lengths = tx_find_input(graph, "attention_lengths") && head != TX_HEAD_SEQ2SEQ;
@@ -308,6 +330,12 @@ tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_s
     return y && bias ? tx_add(y, tx_broadcast(tx_tp_param(bias), *tx_tensor_shape(y), TX_AXIS_ROWS)) : y;
 }
 
+tx_tensor *tx_stack_grouped(const tx_stack *stack, tx_tensor *x, int32_t weight, tx_tensor *offsets, bool inputs_first)
+{
+    return tx_lora_grouped(stack->graph, stack->config, stack->options, index_of(stack, weight), x,
+                           tx_stack_weight(stack, weight), offsets, inputs_first);
+}
+
 tx_tensor *tx_stack_lookup(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)
 {
     const int32_t first = 0; /* every table of rows begins with the token table */
@@ -385,7 +413,7 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
     if (!qkv)
         return NULL;
     options->size = sizeof *options;
-    options->causal = tx_stack_decodes(stack->config);
+    options->causal = tx_stack_decodes(stack->config) && !stack->both;
     options->dropout = stack->options->train && !stack->options->no_dropout ? (float)dropout : 0.0f;
     options->site = stack->next_site++;
     options->first_head = stack->part * options->heads;
@@ -416,7 +444,8 @@ tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
 
 bool tx_stack_decodes(const tx_config *config)
 {
-    return config->architecture->head == TX_HEAD_CAUSAL_LM || config->architecture->reads_last;
+    const tx_architecture *a = config->architecture;
+    return a->head == TX_HEAD_CAUSAL_LM || a->reads_last || a->decodes;
 }
 
 /* The rows of x [B, T, C] that the input last_token marks, [B, C]. */

@@ -11,7 +11,12 @@ typedef enum tx_stack_init {
     TX_STACK_NORMAL,   /* normal distribution with the configuration's initializer_range */
     TX_STACK_RESIDUAL, /* the same divided by sqrt(2 layers) */
     TX_STACK_ZERO,
-    TX_STACK_ONE
+    TX_STACK_ONE,
+    TX_STACK_LOG_UNIFORM, /* TX_INIT_LOG_UNIFORM up to 16 */
+    TX_STACK_LOG_RANGE,   /* TX_INIT_LOG_RANGE */
+    TX_STACK_CONSTANT,    /* `value` */
+    TX_STACK_LOG_STEPS,   /* TX_INIT_LOG_STEPS */
+    TX_STACK_BY_INPUTS    /* uniform in +-1 / sqrt(inputs) (He et al., 2015, as in torch.nn.Linear) */
 } tx_stack_init;
 
 /* Symbolic sizes that all architectures have; an architecture's own follow. */
@@ -31,6 +36,9 @@ typedef struct tx_stack_row {
     bool other_decay;                                   /* vectors with weight decay, and matrices of biases without */
     int32_t heads;                                      /* tx_heads that have it, one bit each; 0 means all */
     bool router;                                        /* a router's weight: it keeps the precision of tables */
+    bool frozen;                                        /* a buffer: never trained */
+    bool scalar;                                        /* as tx_param_spec's */
+    double value;                                       /* of TX_STACK_CONSTANT */
     size_t first; /* offset of the first block that has it, an int64_t, from which names count; 0 means block 0 */
 } tx_stack_row;
 
@@ -57,6 +65,7 @@ typedef struct tx_stack {
     const tx_stack_row *rows;
     int64_t block;       /* the block whose parameters slots refer to */
     int32_t next_site;   /* of dropout */
+    bool both;           /* a decoder's positions also see later ones */
     int32_t part, parts; /* tensor-parallel rank and size (tx_graph_tp_size) */
     /* For attention with relative positions (relative.h): the addend of the scores of all blocks, and the rows of the
      * table of distances. Both may be NULL. */
@@ -87,6 +96,8 @@ int32_t tx_stack_kv_heads_per_rank(tx_stack *stack, int64_t heads, const char *w
  * the outputs are divided among tensor-parallel ranks, it returns this rank's slice. If the inputs are divided, it
  * takes this rank's slice and returns the sum over ranks. */
 tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight, int32_t bias);
+/* tx_grouped_linear with the weight in a slot, [E, out, in] or with `inputs_first` [E, in, out], and its adapter. */
+tx_tensor *tx_stack_grouped(const tx_stack *stack, tx_tensor *x, int32_t weight, tx_tensor *offsets, bool inputs_first);
 /* The token embeddings, with their adapter, plus position embeddings (may be NULL). */
 tx_tensor *tx_stack_lookup(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* The output head with its adapter, x [.., in] -> [.., vocabulary]; `weight` is that of the slot. */
@@ -111,7 +122,7 @@ typedef tx_tensor *tx_stack_block(tx_stack *stack, tx_tensor *x, int64_t block);
 /* Builds blocks first, .., end - 1. */
 tx_tensor *tx_stack_range(tx_stack *stack, tx_tensor *x, int64_t first, int64_t end, tx_stack_block *block);
 tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block);
-/* Whether the head is a decoder's: language models and classifiers that read the last token. */
+/* Whether the model is a decoder: language models, classifiers that read the last token, and decoders' states. */
 bool tx_stack_decodes(const tx_config *config);
 /* The positions whose logits are requested: x [B, T, C] -> [R, C], or x if all are; [B, C] if the last token of each
  * row is classified. */

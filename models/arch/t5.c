@@ -57,8 +57,8 @@ static const tx_config_key t5_keys[] = {
     KEYS, {KEY(scale_decoder_outputs, scale_decoder_outputs), TX_KEY_BOOL, .min = 0}, {.name = NULL}};
 static const tx_config_key mt5_keys[] = {KEYS, {.name = NULL}};
 static const tx_fixed_key fixed[] = {
-    {"is_encoder_decoder", true, "an encoder without a decoder is not implemented"},
-    {"is_decoder", false, "a decoder without an encoder is not implemented"},
+    {"is_encoder_decoder", "true", "an encoder without a decoder is not implemented"},
+    {"is_decoder", "false", "a decoder without an encoder is not implemented"},
     {.name = NULL},
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opens chat templates, and finds their variables and tokens. */
 #include "models/chat/chat.h"
+#include "models/chat/parser.h"
 
 #include "api/base/file.h"
 #include "api/base/needs.h"
@@ -157,11 +158,32 @@ static void find_header(tx_chat *chat, const tx_reporter *report)
                           before);
 }
 
+/* If answers have no end, as in GLM's templates, they end before the token that begins the next question. */
+static tx_status find_next(tx_chat *chat)
+{
+    char *next = NULL;
+    TX_TRY(tx_chat_find_next(chat, &next));
+    for (int32_t i = 0; i < chat->tokenizer->additions.count; i++) {
+        const tx_added *a = &chat->tokenizer->additions.at[i];
+        if (a->size <= 1 || !tx_begins_with(next, a->text))
+            continue;
+        next[a->size] = '\0';
+        free(chat->frame.end);
+        chat->frame.end = next;
+        chat->frame.open = true;
+        return TX_OK;
+    }
+    free(next);
+    return TX_OK;
+}
+
 static tx_status find_end(tx_chat *chat, const tx_reporter *report)
 {
     size_t size;
     TX_TRY(tx_chat_find_frame(chat, &chat->frame));
     find_header(chat, report);
+    if (!*chat->frame.end)
+        TX_TRY(find_next(chat));
     char *end = chat->frame.end;
     if (!*end)
         return tx_fail(TX_INVALID, "the chat template has no end of answers%s: use another --chat_template",
@@ -189,8 +211,10 @@ static tx_status make(const char *name, bool tools, const tx_tokenizer *tokenize
     created->tokenizer = tokenizer;
     tx_status status = choose(created, name, tools);
     TX_THEN(status, give_variables(created));
-    TX_THEN(status, find_end(created, report));
     TX_THEN(status, tx_chat_find_habits(created));
+    TX_THEN(status, find_end(created, report));
+    if (!status)
+        tx_parser_find_forms(created);
     return TX_RETURN(status, created, chat, tx_chat_free);
 }
 

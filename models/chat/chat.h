@@ -17,6 +17,7 @@ typedef struct tx_chat_frame {
     char *before;   /* between that and the answer; may be empty */
     char *end;      /* the end of an answer, without white space around it */
     bool closes;    /* the end is written once, after all messages */
+    bool open;      /* answers have no end of their own; `end` is the token that begins a question */
 } tx_chat_frame;
 
 /* Immutable once made. */
@@ -26,15 +27,26 @@ struct tx_chat {
     const tx_tokenizer *tokenizer;
     bool is_own;           /* the template is from the tokenizer's folder */
     bool parts, null;      /* it reads a list of parts as content; and null better than "" next to tool calls */
+    bool objects;          /* it renders arguments of calls that are objects */
+    bool only_parts;       /* it does not render a text as content */
     struct tx_chat *tools; /* the template for conversations with tools, or NULL */
-    tx_json *given[2];     /* its variables: without and with add_generation_prompt */
-    tx_ids kept;           /* added tokens around questions and answers, which are plain text in messages */
+    /* How answers write thoughts and calls (forms.def); NULL for none. */
+    const char *thought, *thought_end;
+    const struct tx_calls_form *form;
+    tx_json *given[2]; /* its variables: without and with add_generation_prompt */
+    tx_ids kept;       /* added tokens around questions and answers, which are plain text in messages */
     const char *eos;
     size_t eos_size;
     tx_chat_frame frame;
     const char *header; /* at the start of an answer, never learnt: the prompt, or words before the answer */
     int32_t end_id;     /* the last added token of frame.end, or its id as a whole; -1 if there is neither */
 };
+
+/* The template of a conversation with or without tools. */
+static inline const tx_chat *tx_chat_with(const tx_chat *chat, bool tools)
+{
+    return tools && chat->tools ? chat->tools : chat;
+}
 
 /* The added token that ends an answer, or -1 if a word or several tokens end it. `*keeps_eos` is true if the template
  * also uses eos_token in another place. */
@@ -81,6 +93,8 @@ tx_status tx_chat_render(const tx_chat *chat, tx_conversation *conversation, boo
 tx_status tx_chat_render_plain(const tx_chat *chat, const tx_conversation *conversation, tx_chat_text *text);
 /* Finds the texts around an answer. */
 tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame);
+/* Finds the text from the begin of the next question on. The caller frees. */
+tx_status tx_chat_find_next(const tx_chat *chat, char **next);
 
 /* ---- Between conversations and templates (prepare.c) ---------------------------------------------------- */
 
@@ -88,6 +102,9 @@ tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame);
 tx_status tx_chat_find_habits(tx_chat *chat);
 /* Writes contents as the template reads them. TX_FORMAT if it does not read a key. */
 tx_status tx_chat_prepare(const tx_chat *chat, tx_conversation *conversation);
+/* Accepts messages as OpenAI's clients return them: arguments of calls are texts, which become objects if the template
+ * renders objects, and thoughts that the template leaves out of earlier answers are noted as ignored. */
+tx_status tx_chat_accept(const tx_chat *chat, tx_conversation *conversation);
 /* Changes a conversation that the template does not render as it is: joins lists of parts, and if the template knows no
  * role developer, such messages get the role system. Sets *changed if it did. */
 tx_status tx_chat_adapt(const tx_chat *chat, tx_conversation *conversation, bool *changed);

@@ -260,6 +260,19 @@ static tx_status rename_turn(const tx_json *item, tx_json **created)
     return status;
 }
 
+/* Refuses parts that are no text: templates would render a mark without its content. */
+static tx_status refuse_media(const tx_json *content)
+{
+    static const char *const media[] = {"image", "video", "audio"};
+    const char *type;
+    for (size_t i = 0; tx_json_type_of(content) == TX_JSON_ARRAY && i < tx_json_size(content); i++)
+        for (size_t k = 0; k < sizeof media / sizeof media[0]; k++)
+            if (!tx_json_get_string(tx_json_at(content, i), "type", &type) && strstr(type, media[k]))
+                return tx_fail(TX_FORMAT, "content: part %zu is of type \"%.40s\", and TX reads only text: remove it",
+                               i + 1, type);
+    return TX_OK;
+}
+
 static tx_status read_message(const tx_json *item, bool learnt, tx_conversation *c)
 {
     const char *role;
@@ -279,6 +292,7 @@ static tx_status read_message(const tx_json *item, bool learnt, tx_conversation 
         return tx_fail(TX_FORMAT, "content is missing, and there are no tool_calls");
     if (type != TX_JSON_NULL && type != TX_JSON_STRING && type != TX_JSON_ARRAY)
         return tx_fail(TX_FORMAT, "content: expected a text or a list of parts");
+    TX_TRY(refuse_media(content));
     int64_t weight = 1;
     TX_TRY(TX_JSON_OPTIONAL(int, item, "weight", 0, 1, &weight));
     tx_json *created = tx_json_copy(item);

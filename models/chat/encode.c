@@ -181,7 +181,8 @@ tx_status tx_chat_prompt(const tx_chat *chat, tx_encoder *encoder, tx_conversati
 {
     TX_NEEDS(chat && encoder && conversation && ids, TX_INVALID);
     tx_chat_text text = {0};
-    tx_status status = tx_chat_render(chat, conversation, true, TX_CHAT_NONE, &text);
+    tx_status status = tx_chat_accept(chat, conversation);
+    TX_THEN(status, tx_chat_render(chat, conversation, true, TX_CHAT_NONE, &text));
     if (!status && conversation->lost)
         status = tx_fail(TX_FORMAT, "message %zu: the chat template does not render messages of the role %.40s",
                          conversation->lost, tx_conversation_role(conversation, conversation->lost - 1));

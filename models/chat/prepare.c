@@ -109,7 +109,11 @@ tx_status tx_chat_find_habits(tx_chat *chat)
     chat->parts = renders(
         chat, tx_json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type", "text", "text", NEEDLE),
         "'text'"); /* a list as Python prints it */
+    chat->only_parts =
+        chat->parts && !renders(chat, tx_json_pack("[{s:s, s:s}]", "role", "user", "content", NEEDLE), "'text'");
     chat->null = !renders_call(chat, false) && renders_call(chat, true);
+    chat->objects =
+        renders(chat, make_call(chat->null, tx_json_pack("{s:s}", "c", "d")), "{'c'"); /* as Python prints */
     return TX_OK;
 }
 
@@ -165,6 +169,15 @@ static tx_status join_parts(tx_json *message)
     return status;
 }
 
+/* Replaces a text in `content` by a list of one part. */
+static tx_status split_text(tx_json *message)
+{
+    const char *text;
+    size_t size;
+    TX_TRY(tx_json_get_text(message, "content", &text, &size));
+    return tx_json_set(message, "content", tx_json_pack("[{s:s, s:s%}]", "type", "text", "text", text, size));
+}
+
 /* Next to tool calls, null, "" and no content mean the same. Each template fails with, or does not render, some of
  * them. */
 static tx_status set_empty(const tx_chat *chat, tx_json *message)
@@ -193,7 +206,44 @@ tx_status tx_chat_prepare(const tx_chat *chat, tx_conversation *c)
         TX_THEN(status, set_empty(chat, message));
         if (!status && !chat->parts && has_list(message))
             status = join_parts(message);
+        if (!status && chat->only_parts && tx_json_type_of(tx_json_find(message, "content")) == TX_JSON_STRING)
+            status = split_text(message);
         TX_TRY(tx_fail_in(status, "message %zu", i + 1));
+    }
+    return TX_OK;
+}
+
+/* Replaces arguments of calls that are the text of a JSON object by the object. */
+static tx_status parse_arguments(const tx_json *calls)
+{
+    for (size_t i = 0; i < tx_json_size(calls); i++) {
+        tx_json *function = tx_json_find(tx_json_at(calls, i), "function"), *arguments = NULL;
+        const char *text;
+        size_t size;
+        if (tx_json_type_of(tx_json_find(function, "arguments")) != TX_JSON_STRING)
+            continue;
+        TX_TRY(tx_json_get_text(function, "arguments", &text, &size));
+        if (tx_json_parse(text, size, "arguments", &arguments) || tx_json_type_of(arguments) != TX_JSON_OBJECT)
+            tx_json_free(arguments); /* it stays a text */
+        else
+            TX_TRY(tx_json_set(function, "arguments", arguments));
+    }
+    return TX_OK;
+}
+
+tx_status tx_chat_accept(const tx_chat *chat, tx_conversation *c)
+{
+    static const char thought[] = "reasoning_content";
+    chat = tx_chat_with(chat, tx_json_has(c->said, "tools"));
+    for (size_t i = 0; i < c->count; i++) {
+        tx_json *message = tx_conversation_message(c, i);
+        if (chat->objects)
+            TX_TRY(parse_arguments(tx_json_find(message, "tool_calls")));
+        if (!tx_json_has(message, thought) || strstr(chat->text, thought))
+            continue;
+        tx_json_unset(message, thought);
+        if (!strstr(chat->text, "thinking"))
+            tx_conversation_ignore(c, thought);
     }
     return TX_OK;
 }
@@ -203,7 +253,7 @@ tx_status tx_chat_adapt(const tx_chat *chat, tx_conversation *c, bool *changed)
     *changed = false;
     for (size_t i = 0; i < c->count; i++) {
         tx_json *message = tx_conversation_message(c, i);
-        const bool list = has_list(message);
+        const bool list = has_list(message) && !chat->only_parts;
         const bool renamed = strcmp(tx_conversation_role(c, i), "developer") == 0 && !strstr(chat->text, "developer");
         tx_status status = renamed ? tx_json_set_string(message, "role", "system") : TX_OK;
         TX_THEN(status, list ? join_parts(message) : TX_OK);

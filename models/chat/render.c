@@ -79,7 +79,7 @@ tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, tx_
     text->parts = 0;
     tx_buffer_clear(&text->bytes);
     asks = asks && c->suffix == TX_CHAT_GENERATION_PROMPT;
-    chat = chat->tools && tx_json_has(c->said, "tools") ? chat->tools : chat;
+    chat = tx_chat_with(chat, tx_json_has(c->said, "tools"));
     TX_TRY(tx_chat_prepare(chat, c));
     for (tx_status status = TX_OK; changed;) {
         status = open ? tx_chat_render_open(chat, c, &text->rendered)
@@ -171,13 +171,36 @@ tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame)
     tx_jinja_text text[3];
     memset(text, 0, sizeof text);
     tx_status status = tx_conversation_add(&c, "user", "a", 1);
+    TX_THEN(status, tx_chat_prepare(chat, &c));
     TX_THEN(status, tx_jinja_render(chat->jinja, c.said, chat->given[0], &text[0]));
     TX_THEN(status, tx_jinja_render(chat->jinja, c.said, chat->given[1], &text[1]));
     TX_THEN(status, tx_conversation_add(&c, "assistant", "b", 1));
+    TX_THEN(status, tx_chat_prepare(chat, &c));
     TX_THEN(status, tx_jinja_render(chat->jinja, c.said, chat->given[0], &text[2]));
     TX_THEN(status, find_texts(&text[0].bytes, &text[1], &text[2], frame));
     for (int i = 0; i < 3; i++)
         tx_jinja_text_free(&text[i]);
     tx_conversation_free(&c);
     return tx_fail_in(status, "a question and its answer");
+}
+
+tx_status tx_chat_find_next(const tx_chat *chat, char **next)
+{
+    static const char *const roles[] = {"user", "assistant", "user"};
+    tx_conversation c = {0};
+    tx_jinja_text text = {0};
+    tx_status status = TX_OK;
+    for (int i = 0; i < 3; i++)
+        TX_THEN(status, tx_conversation_add(&c, roles[i], "a", 1));
+    TX_THEN(status, tx_chat_prepare(chat, &c));
+    TX_THEN(status, tx_jinja_render(chat->jinja, c.said, chat->given[0], &text));
+    size_t begin = status || text.turns != 3 ? text.bytes.size : text.turn[2].begin;
+    while (begin < text.bytes.size && strchr(" \n\t", text.bytes.data[begin]))
+        begin++;
+    *next = status ? NULL : copy_of(text.bytes.data + begin, text.bytes.size - begin);
+    if (!status && !*next)
+        status = tx_fail(TX_MEMORY, "chat template: out of memory");
+    tx_jinja_text_free(&text);
+    tx_conversation_free(&c);
+    return tx_fail_in(status, "two questions");
 }

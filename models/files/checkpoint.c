@@ -17,7 +17,6 @@ struct tx_checkpoint {
     int64_t step;
     char *output_dir, folder[TX_PATH_ROOM];
     char making[TX_CHECKPOINT_NAME]; /* the name of `folder` in output_dir */
-    tx_json *expected;               /* digests of the written files, by name */
 };
 
 /* ---- Names --------------------------------------------------------------------------------------- */
@@ -142,7 +141,6 @@ tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t s
 static void checkpoint_free(tx_checkpoint *checkpoint)
 {
     free(checkpoint->output_dir);
-    tx_json_free(checkpoint->expected);
     free(checkpoint);
 }
 
@@ -168,10 +166,8 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
     name_temporary(step, TX_CHECKPOINT_MAKING, created->making);
     created->output_dir = strdup(output_dir);
     tx_path_in(created->folder, output_dir, created->making);
-    created->expected = tx_json_object();
-    tx_status status = created->output_dir && created->expected
-                           ? make_folder(created)
-                           : tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
+    tx_status status =
+        created->output_dir ? make_folder(created) : tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
     return TX_RETURN(status, created, checkpoint, checkpoint_free);
 }
 
@@ -179,12 +175,6 @@ const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint)
 {
     TX_NEEDS(checkpoint, NULL);
     return checkpoint->folder;
-}
-
-tx_status tx_checkpoint_expect(tx_checkpoint *checkpoint, const char *name, const char *digest)
-{
-    TX_NEEDS(checkpoint && name && digest, TX_INVALID);
-    return tx_json_set_string(checkpoint->expected, name, digest);
 }
 
 #define MESSAGE 1024
@@ -244,10 +234,9 @@ tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
     tx_checkpoint_name(checkpoint->step, name);
     name_temporary(checkpoint->step, TX_CHECKPOINT_ASIDE, aside);
     bool left = false;
-    /* This reads all flushed files before the checkpoint replaces another one. A single reading is enough: weights were
-     * compared with memory when they were written, optimizer states are compared with their digests, and a resumed run
-     * verifies the manifest again. */
-    tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step, checkpoint->expected);
+    /* This compares all files with their data before they were flushed, before the checkpoint replaces another one. A
+     * resumed run verifies the manifest again. */
+    tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step);
     TX_THEN(status, check_exists(checkpoint->output_dir, aside, &left));
     if (!status && left) /* an earlier commit could not undo its renames */
         status = tx_checkpoint_recover(checkpoint->output_dir, aside, checkpoint->step);

@@ -6,7 +6,6 @@
 #ifndef TX_FILES_CHECKPOINT_H
 #define TX_FILES_CHECKPOINT_H
 
-#include "models/files/digest.h"
 #include "models/report.h"
 #include "models/tx_train.h"
 #include "tx.h"
@@ -46,9 +45,8 @@ tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step);
 /* ---- Optimizer states ------------------------------------------------------------------------------------ */
 
 /* Writes the optimizer states of every parameter as F32 tensors of logical shape, such as PARAM.exp_avg and
- * PARAM.exp_avg_sq of AdamW. With ZeRO shards it writes those of the rank that tx_model_read_alone selected. `digest`
- * (may be NULL) receives the digest of the file for tx_checkpoint_expect. */
-tx_status tx_optimizer_save(tx_model *model, const char *path, char digest[TX_DIGEST_TEXT]);
+ * PARAM.exp_avg_sq of AdamW. With ZeRO shards it writes those of the rank that tx_model_read_alone selected. */
+tx_status tx_optimizer_save(tx_model *model, const char *path);
 /* Loads the states. TX_FORMAT if names, shapes or their number differ from the model's, or if a value is not finite or
  * has an invalid sign. After a failure some states may already be overwritten. */
 tx_status tx_optimizer_load(tx_model *model, const char *path);

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,43 @@ void tx_names_free(tx_names *names)
         free(names->name[i]);
     free(names->name);
     *names = (tx_names){0};
+}
+
+/* Adds "name", or "name/.." for all that the folder `name` contains. */
+static tx_status add_files(const char *folder, const char *name, tx_names *names, size_t *room)
+{
+    struct stat info;
+    const char *path = TX_PATH(folder, name);
+    char inner[2 * NAME_MAX + 2];
+    tx_names within;
+    if (lstat(path, &info) != 0)
+        return tx_file_fail(path, "get its status");
+    if (!S_ISDIR(info.st_mode))
+        return add_name(names, room, name);
+    TX_TRY(tx_folder_list(path, &within));
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < within.count && !status; i++) {
+        snprintf(inner, sizeof inner, "%s/%s", name, within.name[i]);
+        status = add_name(names, room, inner);
+    }
+    tx_names_free(&within);
+    return status;
+}
+
+tx_status tx_folder_files(const char *folder, tx_names *names)
+{
+    tx_names all, files = {0};
+    size_t room = 0;
+    TX_TRY(tx_folder_list(folder, &all));
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < all.count && !status; i++)
+        status = add_files(folder, all.name[i], &files, &room);
+    tx_names_free(&all);
+    if (status)
+        tx_names_free(&files);
+    else
+        *names = files;
+    return status;
 }
 
 static tx_status stat_path(const char *path, struct stat *info, bool *exists)

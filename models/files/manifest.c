@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Writes and checks the manifest of a checkpoint:
- * {"format": 1, "step": N, "files": {NAME: {"size": BYTES, "sha256": DIGITS}}}. */
+ * {"format": 1, "step": N, "files": {NAME: {"size": BYTES, "sha256": DIGITS}}}.
+ * NAME is "name" or "folder/name": models that embed texts have a folder for each module. */
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
@@ -34,52 +35,55 @@ static tx_status digest_file(const tx_data_file *file, const tx_reporter *report
     return tx_digest_finish(digest, text);
 }
 
-/* Flushes a file and computes the digest of its data on disk. */
-static tx_status flush_and_digest(char *path, char digest[TX_DIGEST_TEXT], int64_t *size)
-{
-    tx_data_file file;
-    TX_TRY(open_file(path, &file));
-    *size = file.size;
-    tx_status status =
-        fsync(file.descriptor) != 0 ? tx_file_fail(path, "flush to disk") : digest_file(&file, NULL, digest);
-    /* Drop the pages from the cache, if the system can, so that later reads come from the disk. */
-    if (!status)
-        (void)posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_DONTNEED);
-    if (close(file.descriptor) != 0 && !status)
-        status = tx_file_fail(path, "close");
-    return status;
-}
-
-/* ---- Writing ------------------------------------------------------------------------------------- */
-
 static tx_status fail_other(const char *path)
 {
     return tx_fail(TX_IO, "%s: differs from the data written: the disk is faulty", path);
 }
 
+/* Flushes a file and computes the digest of its data on disk. They must be those that were written. */
+static tx_status flush_and_digest(const tx_data_file *file, char digest[TX_DIGEST_TEXT])
+{
+    char written[TX_DIGEST_TEXT];
+    TX_TRY(digest_file(file, NULL, written));
+    if (fsync(file->descriptor) != 0)
+        return tx_file_fail(file->path, "flush to disk");
+    /* Drop the pages from the cache, if the system can, so that later reads come from the disk. */
+    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_DONTNEED);
+    TX_TRY(digest_file(file, NULL, digest));
+    return strcmp(written, digest) == 0 ? TX_OK : fail_other(file->path);
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------- */
+
 /* Adds "name": {"size": ..., "sha256": ...} for folder/name. */
-static tx_status describe(const char *folder, const char *name, const tx_json *expected, tx_json *files)
+static tx_status describe(const char *folder, const char *name, tx_json *files)
 {
     char digest[TX_DIGEST_TEXT], *path = TX_PATH(folder, name);
-    const char *written = digest;
-    int64_t size = 0;
+    tx_data_file file;
     if (strcmp(name, TX_CHECKPOINT_MANIFEST) == 0)
         return tx_fail(TX_INVALID, "%s: the name %s is reserved", folder, name);
-    TX_TRY(flush_and_digest(path, digest, &size));
-    TX_TRY(TX_JSON_OPTIONAL(string, expected, name, &written));
-    if (strcmp(written, digest) != 0)
-        return fail_other(path);
-    return tx_fail_in(tx_json_set(files, name, tx_json_pack("{s:I, s:s}", "size", size, "sha256", digest)), "%s",
+    TX_TRY(open_file(path, &file));
+    tx_status status = flush_and_digest(&file, digest);
+    if (close(file.descriptor) != 0 && !status)
+        status = tx_file_fail(path, "close");
+    TX_TRY(status);
+    const char *slash = strchr(name, '/');
+    if (slash) { /* the manifest flushes the names in `folder` itself */
+        char inner[NAME_LIMIT + 1];
+        snprintf(inner, sizeof inner, "%.*s", (int)(slash - name), name);
+        TX_TRY(tx_folder_flush(TX_PATH(folder, inner)));
+    }
+    return tx_fail_in(tx_json_set(files, name, tx_json_pack("{s:I, s:s}", "size", file.size, "sha256", digest)), "%s",
                       folder);
 }
 
-static tx_status describe_all(const char *folder, const tx_json *expected, tx_json *files)
+static tx_status describe_all(const char *folder, tx_json *files)
 {
     tx_names names;
-    TX_TRY(tx_folder_list(folder, &names));
+    TX_TRY(tx_folder_files(folder, &names));
     tx_status status = names.count ? TX_OK : tx_fail(TX_INVALID, "%s: a checkpoint must have files", folder);
     for (size_t i = 0; i < names.count && !status; i++)
-        status = describe(folder, names.name[i], expected, files);
+        status = describe(folder, names.name[i], files);
     tx_names_free(&names);
     return status;
 }
@@ -97,10 +101,10 @@ static tx_status write_and_read(const char *path, const tx_json *manifest)
     return status;
 }
 
-tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *expected)
+tx_status tx_manifest_write(const char *folder, int64_t step)
 {
     tx_json *manifest = tx_json_pack("{s:i, s:I, s:{}}", "format", FORMAT, "step", step, "files");
-    tx_status status = manifest ? describe_all(folder, expected, tx_json_find(manifest, "files")) : TX_MEMORY;
+    tx_status status = manifest ? describe_all(folder, tx_json_find(manifest, "files")) : TX_MEMORY;
     /* It is written last, because this also flushes the folder with the names of all files. */
     TX_THEN(status, write_and_read(TX_PATH(folder, TX_CHECKPOINT_MANIFEST), manifest));
     tx_json_free(manifest);
@@ -109,11 +113,21 @@ tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *exp
 
 /* ---- Checking ------------------------------------------------------------------------------------ */
 
-/* Returns true for a name that stays within the folder. */
-static bool is_plain_name(const char *name)
+/* Returns true for the first `length` characters of `name` if they can be the name of a file or a folder. */
+static bool is_plain_name(const char *name, size_t length)
 {
-    return *name && strlen(name) <= NAME_LIMIT && !strchr(name, '/') && strcmp(name, ".") != 0 &&
-           strcmp(name, "..") != 0 && strcmp(name, TX_CHECKPOINT_MANIFEST) != 0;
+    const bool dots = length <= 2 && strspn(name, ".") >= length;
+    return length > 0 && length <= NAME_LIMIT && !dots;
+}
+
+/* Returns true for "name" and "folder/name", which stay within the checkpoint. */
+static bool is_inside(const char *path)
+{
+    const char *slash = strchr(path, '/');
+    if (!slash)
+        return is_plain_name(path, strlen(path)) && strcmp(path, TX_CHECKPOINT_MANIFEST) != 0;
+    return is_plain_name(path, (size_t)(slash - path)) && !strchr(slash + 1, '/') &&
+           is_plain_name(slash + 1, strlen(slash + 1));
 }
 
 /* Compares a file with its entry in the manifest. */
@@ -143,7 +157,7 @@ static tx_status check_entry(const char *folder, const char *name, const tx_json
 {
     int64_t size = 0;
     const char *digest = NULL;
-    if (!is_plain_name(name))
+    if (!is_inside(name))
         return tx_fail(TX_FORMAT, "%s/%s: names \"%.80s\", which is not a file of this folder", folder,
                        TX_CHECKPOINT_MANIFEST, name);
     tx_status status = tx_json_get_int(entry, "size", 0, INT64_MAX, &size);
@@ -166,7 +180,7 @@ static tx_status fail_unnamed(const char *folder, const char *name)
 static tx_status check_names(const char *folder, const tx_json *files)
 {
     tx_names names;
-    TX_TRY(tx_folder_list(folder, &names));
+    TX_TRY(tx_folder_files(folder, &names));
     tx_status status = TX_OK;
     for (size_t i = 0; i < names.count && !status; i++)
         if (strcmp(names.name[i], TX_CHECKPOINT_MANIFEST) != 0 && !tx_json_has(files, names.name[i]))

@@ -6,17 +6,17 @@
 #ifndef TX_FILES_MXFP4_H
 #define TX_FILES_MXFP4_H
 
+#include "api/packed/nf4.h"
 #include "models/files/weights.h"
 
 #include <math.h>
 
-#define TX_MXFP4_BLOCK 32
+#define TX_MXFP4_BLOCK TX_E2M1_BLOCK
 
 /* The value of an element's 4 bits in a block with a scale. */
 static inline float tx_mxfp4_value(unsigned bits, int scale)
 {
-    static const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    return ldexpf(values[bits], scale - 127);
+    return ldexpf(tx_e2m1_value[bits], scale - 127);
 }
 
 /* If a folder has MXFP4 tensors, replaces *weights by weights that show them as BF16 matrices NAME, which are exact.

@@ -65,20 +65,11 @@ static tx_status list_states(states *s)
 
 /* ---- Saving -------------------------------------------------------------------------------------- */
 
-/* Creates the file, and its digest if one is requested. */
-static tx_status open_file(const states *s, const char *path, tx_digest **digest, tx_st_writer **writer)
-{
-    if (digest)
-        TX_TRY(tx_digest_create(digest));
-    return tx_st_create(path, s->tensor, (int32_t)s->count, digest ? *digest : NULL, writer);
-}
-
-static tx_status write_states(const states *s, const char *path, char text[TX_DIGEST_TEXT])
+static tx_status write_states(const states *s, const char *path)
 {
     tx_st_writer *writer = NULL;
-    tx_digest *digest = NULL;
     float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
-    tx_status status = buffer ? open_file(s, path, text ? &digest : NULL, &writer)
+    tx_status status = buffer ? tx_st_create(path, s->tensor, (int32_t)s->count, &writer)
                               : tx_fail(TX_MEMORY, "%s: no memory for a tensor of the optimizer's states", path);
     for (size_t i = 0; i < s->count && !status; i++)
         status = tx_weights_append(s->model, part_of(s, i), s->at[i].param, 0, &s->tensor[i], buffer, writer);
@@ -86,19 +77,15 @@ static tx_status write_states(const states *s, const char *path, char text[TX_DI
         tx_st_discard(writer);
     else if (writer)
         status = tx_st_commit(writer);
-    if (!status && digest)
-        status = tx_digest_finish(digest, text);
-    else
-        tx_digest_free(digest);
     free(buffer);
     return status;
 }
 
-tx_status tx_optimizer_save(tx_model *model, const char *path, char digest[TX_DIGEST_TEXT])
+tx_status tx_optimizer_save(tx_model *model, const char *path)
 {
     states s = {.model = model};
     tx_status status = tx_fail_in(list_states(&s), "%s", path);
-    TX_THEN(status, write_states(&s, path, digest));
+    TX_THEN(status, write_states(&s, path));
     states_free(&s);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "api/base/arithmetic.h"
 #include "models/files/mxfp4.h"
+#include "models/files/scaled.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,22 +48,29 @@ typedef struct quantized {
 
 /* ---- quantization_config --------------------------------------------------------------------------------------- */
 
-static bool is_mxfp4(const tx_json *json)
+/* The name of the method; "" if it is missing. */
+static const char *method_of(const tx_json *json)
 {
     const char *name = "";
-    return !TX_JSON_OPTIONAL(string, json, "quant_method", &name) && strcmp(name, "mxfp4") == 0;
+    return TX_JSON_OPTIONAL(string, json, "quant_method", &name) ? "" : name;
 }
 
 static tx_status read_method(const tx_json *json, method *found)
 {
-    const char *name = "";
-    TX_TRY(TX_JSON_OPTIONAL(string, json, "quant_method", &name));
+    const char *name = method_of(json);
     for (int m = 0; m < METHODS; m++)
         if (strcmp(name, methods[m]) == 0) {
             *found = (method)m;
             return TX_OK;
         }
-    return tx_fail(TX_UNSUPPORTED, "quant_method \"%.40s\": TX reads bitsandbytes, gptq, awq and mxfp4", name);
+    if (strcmp(name, "torchao") == 0)
+        return tx_fail(TX_UNSUPPORTED,
+                       "quant_method \"torchao\": its files hold objects of Python: use the model that was "
+                       "quantized, or save it in another format");
+    return tx_fail(TX_UNSUPPORTED,
+                   "quant_method \"%.40s\": TX reads bitsandbytes, gptq, awq, mxfp4, fp8, fbgemm_fp8, "
+                   "compressed-tensors and modelopt",
+                   name);
 }
 
 static tx_status read_settings(const tx_json *json, quantized *q)
@@ -90,8 +98,12 @@ static tx_status read_settings(const tx_json *json, quantized *q)
 
 tx_status tx_quantized_check(const tx_json *quantization)
 {
+    const char *name = method_of(quantization);
     quantized q;
-    return is_mxfp4(quantization) ? TX_OK : tx_fail_in(read_settings(quantization, &q), "quantization_config");
+    const tx_status status = strcmp(name, "mxfp4") == 0 ? TX_OK
+                             : tx_scaled_is(name)       ? tx_scaled_check(quantization)
+                                                        : read_settings(quantization, &q);
+    return tx_fail_in(status, "quantization_config");
 }
 
 /* ---- The list of tensors ----------------------------------------------------------------------------------------- */
@@ -425,8 +437,10 @@ static void release(void *context)
 
 tx_status tx_quantized_open(const tx_json *quantization, tx_weights **weights)
 {
-    if (is_mxfp4(quantization))
+    if (strcmp(method_of(quantization), "mxfp4") == 0)
         return tx_mxfp4_open(weights);
+    if (tx_scaled_is(method_of(quantization)))
+        return tx_scaled_open(quantization, weights);
     quantized *q = calloc(1, sizeof *q);
     if (!q) {
         tx_weights_close(*weights);

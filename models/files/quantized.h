@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Weights that other programs quantized, as fp32: bitsandbytes (NF4, FP4 and 8 bits), GPTQ (2, 4 and 8 bits) and AWQ
- * (4 bits), and MXFP4 (mxfp4.h). `quantization_config` of config.json describes them. */
+ * (4 bits), MXFP4 (mxfp4.h), and those with scales of their own (scaled.h). `quantization_config` of config.json
+ * describes them. */
 #ifndef TX_FILES_QUANTIZED_H
 #define TX_FILES_QUANTIZED_H
 

@@ -9,7 +9,6 @@
 #ifndef TX_FILES_SAFETENSORS_H
 #define TX_FILES_SAFETENSORS_H
 
-#include "models/files/digest.h"
 #include "tx.h"
 
 /* X(NAME, bits) */
@@ -89,9 +88,8 @@ typedef struct tx_st_writer tx_st_writer;
 
 /* Creates a file under a temporary name. The data of `tensors` must follow in this order. If types have different
  * sizes, list the widest first to align every tensor. __metadata__ is {"format": "pt"}, which Hugging Face's loaders
- * require. All bytes written are added to `digest`, which may be NULL. */
-tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, tx_digest *digest,
-                       tx_st_writer **writer);
+ * require. */
+tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, tx_st_writer **writer);
 /* Writes the next bytes of data. Pieces need not end at tensor boundaries. */
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes);
 /* Checks that all data were written, flushes and renames. Always frees the writer. */

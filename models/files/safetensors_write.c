@@ -14,7 +14,6 @@
 
 struct tx_st_writer {
     tx_file *file;
-    tx_digest *digest;         /* the caller's, or NULL */
     int64_t expected, written; /* bytes of data */
 };
 
@@ -52,12 +51,6 @@ static tx_status build_header(const tx_st_tensor *tensors, int32_t count, tx_jso
     return TX_OK;
 }
 
-static tx_status append(tx_st_writer *writer, const void *data, size_t bytes)
-{
-    TX_TRY(tx_file_append(writer->file, data, bytes));
-    return writer->digest ? tx_digest_add(writer->digest, data, bytes) : TX_OK;
-}
-
 /* Writes length and text, and pads with spaces to the next multiple of 8. */
 static tx_status write_header(tx_st_writer *writer, const char *text)
 {
@@ -65,9 +58,9 @@ static tx_status write_header(tx_st_writer *writer, const char *text)
     unsigned char length[8];
     for (size_t i = 0; i < sizeof length; i++)
         length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    TX_TRY(append(writer, length, sizeof length));
-    TX_TRY(append(writer, text, size));
-    return append(writer, "       ", padded - size);
+    TX_TRY(tx_file_append(writer->file, length, sizeof length));
+    TX_TRY(tx_file_append(writer->file, text, size));
+    return tx_file_append(writer->file, "       ", padded - size);
 }
 
 static tx_status begin(const char *path, const tx_json *header, tx_st_writer *writer)
@@ -81,13 +74,11 @@ static tx_status begin(const char *path, const tx_json *header, tx_st_writer *wr
     return status;
 }
 
-tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, tx_digest *digest,
-                       tx_st_writer **writer)
+tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, tx_st_writer **writer)
 {
     tx_st_writer *created = calloc(1, sizeof *created);
     if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory to write it", path);
-    created->digest = digest;
     tx_json *header = tx_json_object();
     tx_status status = tx_fail_in(build_header(tensors, count, header, &created->expected), "%s", path);
     TX_THEN(status, begin(path, header, created));
@@ -100,7 +91,7 @@ tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)
     if ((int64_t)bytes > writer->expected - writer->written)
         return tx_fail(TX_INVALID, "safetensors writer: more data than the header declares (%" PRId64 " bytes)",
                        writer->expected);
-    TX_TRY(append(writer, data, bytes));
+    TX_TRY(tx_file_append(writer->file, data, bytes));
     writer->written += (int64_t)bytes;
     return TX_OK;
 }

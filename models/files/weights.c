@@ -67,10 +67,13 @@ int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t p
     const int32_t all = tx_weights_piece_count(name, spec), count = all < room ? all : room;
     const int32_t sections = strchr(name, '|') ? spec->sections.count : 1;
     int64_t first = 0;
+    if (spec->turned)
+        shape = TX_SHAPE(shape.dim[0], shape.dim[2], shape.dim[1]);
     if (strchr(name, '*'))
         memmove(shape.dim, shape.dim + 1, (size_t)--shape.rank * sizeof shape.dim[0]);
     for (int32_t i = 0; i < count; i++) {
-        piece[i] = (tx_weights_piece){.shape = shape, .param = param, .first = first};
+        piece[i] = (tx_weights_piece){
+            .shape = shape, .param = param, .first = first, .turned = spec->turned, .scalar = spec->scalar};
         tx_weights_piece_name(name, i / sections, i % sections, piece[i].name);
         if (sections > 1)
             piece[i].shape.dim[0] = spec->sections.size[i % sections];

@@ -5,6 +5,7 @@
 #ifndef TX_FILES_WEIGHTS_H
 #define TX_FILES_WEIGHTS_H
 
+#include "models/files/digest.h"
 #include "models/files/safetensors.h"
 #include "models/report.h"
 
@@ -104,6 +105,8 @@ typedef struct tx_weights_piece {
     tx_shape shape; /* logical */
     int32_t param;
     int64_t first; /* its first element in the parameter */
+    bool turned;   /* the parameter has the transposes of its matrices (tx_param_spec) */
+    bool scalar;   /* saved without dimensions */
 } tx_weights_piece;
 
 /* The number of pieces of a parameter: without a star at most TX_MAX_SECTIONS. */
@@ -133,6 +136,19 @@ tx_status tx_weights_check(const tx_weights *weights, const tx_weights_piece *pi
  * index. A shard holds at least one parameter. Old weight files of the other kind are removed at the end. Each file is
  * replaced atomically, the set of shards is not: for that the caller must write to another folder and rename it. */
 tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes);
+
+/* A folder that has tensors besides the model's. */
+typedef struct tx_weights_form {
+    const tx_weights *files; /* its files; not a source */
+    /* Returns true for tensors of the files that are copied to the byte. */
+    bool (*is_copied)(const void *context, const char *tensor);
+    /* Writes the name of a piece of the model in the files. */
+    void (*name)(const void *context, const char *piece, char tensor[TX_WEIGHTS_NAME]);
+    const void *context;
+} tx_weights_form;
+
+/* The same in a form, which may be NULL. Tensors with wider elements come first, so that all are aligned. */
+tx_status tx_weights_save_as(tx_model *model, const tx_weights_form *form, const char *folder, int64_t shard_bytes);
 
 /* Describes a tensor of `dtype` F32, BF16, F16 or U8 for a file. `name` is not copied. */
 tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *shape);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matches the tensors of weight files with the parameters of a model, and loads them. */
+ * Loads the tensors of weight files into the parameters of a model. */
 #include "api/base/arithmetic.h"
 #include "models/files/safetensors_header.h"
-#include "models/files/weights.h"
+#include "models/files/stacked.h"
+#include "models/files/weights_match.h"
 
 #include "api/base/blocks.h"
 #include "api/base/thread.h"
@@ -13,169 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Faults ---------------------------------------------------------------------------------------- */
-
-/* X(NAME, "text before the names") */
-#define FAULT_MAP(X)            \
-    X(MISSING, "missing")       \
-    X(UNEXPECTED, "unexpected") \
-    X(TWICE, "duplicate")       \
-    X(SHAPE, "wrong shape")     \
-    X(TYPE, "wrong type")
-
-typedef enum tx_fault {
-#define X(name, text) FAULT_##name,
-    FAULT_MAP(X)
-#undef X
-        FAULT_KINDS
-} tx_fault;
-
-static const char *const fault_texts[FAULT_KINDS] = {
-#define X(name, text) [FAULT_##name] = text,
-    FAULT_MAP(X)
-#undef X
-};
-
-/* Names of each kind that one message lists; others are only counted. */
-#define NAMES_LISTED 20
-
-/* All faults, for a single message. */
-typedef struct tx_faults {
-    struct {
-        char text[2048];
-        size_t used;
-        int32_t count, left_out;
-    } kind[FAULT_KINDS];
-} tx_faults;
-
-static void add_fault(tx_faults *faults, tx_fault fault, const char *name, const char *detail)
-{
-    char one[320];
-    size_t used = faults->kind[fault].used;
-    int length = snprintf(one, sizeof one, "%s%.150s%.150s", used ? ", " : "", name, detail);
-    if (faults->kind[fault].count++ >= NAMES_LISTED || length < 0 ||
-        (size_t)length >= sizeof faults->kind[fault].text - used) {
-        faults->kind[fault].left_out++;
-        return;
-    }
-    memcpy(faults->kind[fault].text + used, one, (size_t)length + 1);
-    faults->kind[fault].used += (size_t)length;
-}
-
-/* Returns TX_OK if there are no faults. */
-static tx_status report_faults(const tx_faults *faults, const char *path)
-{
-    char text[sizeof faults->kind + 64 * FAULT_KINDS] = "";
-    for (int k = 0; k < FAULT_KINDS; k++) {
-        if (faults->kind[k].count)
-            tx_list_add(text, sizeof text, "; ", "%s %s", fault_texts[k], faults->kind[k].text);
-        if (faults->kind[k].left_out)
-            tx_list_add(text, sizeof text, " and ", "%" PRId32 " more", faults->kind[k].left_out);
-    }
-    return text[0] ? tx_fail(TX_FORMAT, "%s: the weights do not fit the model: %s", path, text) : TX_OK;
-}
-
-/* ---- Matching -------------------------------------------------------------------------------------- */
-
-static bool may_lack(const tx_weights_names *names, const tx_weights_piece *piece)
-{
-    return names->may_lack && names->may_lack(names->context, piece->name);
-}
-
-static bool has_shape(const tx_st_tensor *t, const tx_shape *wanted)
-{
-    const tx_shape shape = tx_st_shape(t);
-    return t->rank <= TX_MAX_RANK && tx_shape_equal(&shape, wanted);
-}
-
-/* Returns true if a tensor is ignored because of its shape. */
-static bool is_dropped(const tx_st_tensor *t, const tx_weights_piece *wanted, const tx_weights_names *names)
-{
-    return names->other_shape_is_missing && may_lack(names, wanted) && !has_shape(t, &wanted->shape);
-}
-
-/* Returns true if a tensor has the first rows of a matrix that has grown. */
-static bool has_fewer_rows(const tx_st_tensor *t, const tx_shape *wanted, const tx_weights_names *names)
-{
-    return names->grown_from && wanted->rank == 2 && t->rank == 2 && wanted->dim[0] == names->grown_to &&
-           t->dim[0] == names->grown_from && t->dim[1] == wanted->dim[1];
-}
-
-static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, const tx_weights_names *names,
-                         tx_faults *faults)
-{
-    char have[96], want[96], detail[256];
-    const tx_shape shape = tx_st_shape(t);
-    if (t->rank > TX_MAX_RANK) {
-        snprintf(detail, sizeof detail, " (of %" PRId32 " dimensions)", t->rank);
-        add_fault(faults, FAULT_SHAPE, t->name, detail);
-    } else if (!has_shape(t, wanted) && !has_fewer_rows(t, wanted, names)) {
-        bool transposed =
-            shape.rank == 2 && wanted->rank == 2 && shape.dim[0] == wanted->dim[1] && shape.dim[1] == wanted->dim[0];
-        snprintf(detail, sizeof detail, " (%s, the configuration requires %s%s)",
-                 tx_shape_text(&shape, have, sizeof have), tx_shape_text(wanted, want, sizeof want),
-                 transposed ? ": stored transposed" : "");
-        add_fault(faults, FAULT_SHAPE, t->name, detail);
-    } else if (t->dtype != TX_ST_F32 && t->dtype != TX_ST_F16 && t->dtype != TX_ST_BF16 && t->dtype != TX_ST_F64) {
-        snprintf(detail, sizeof detail, " (%s, not F32, F16, BF16 or F64)", tx_st_dtype_name(t->dtype));
-        add_fault(faults, FAULT_TYPE, t->name, detail);
-    }
-}
-
-/* Assigns the tensors to pieces. `sorted` has the pieces' names. */
-static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx_named *sorted, int32_t count,
-                   const tx_weights_names *names, int32_t *source, tx_faults *faults)
-{
-    for (int32_t p = 0; p < count; p++)
-        source[p] = -1;
-    for (int32_t i = 0; i < tx_weights_count(w); i++) {
-        const tx_st_tensor *t = tx_weights_tensor_at(w, i);
-        char name[TX_WEIGHTS_NAME];
-        names->rename(names->context, t->name, name);
-        if (name[0] == '\0')
-            continue;
-        const int32_t piece = tx_named_find(sorted, (size_t)count, name);
-        if (piece < 0) {
-            add_fault(faults, FAULT_UNEXPECTED, t->name, "");
-        } else if (source[piece] >= 0) {
-            add_fault(faults, FAULT_TWICE, t->name, "");
-        } else if (!is_dropped(t, &pieces[piece], names)) {
-            source[piece] = i;
-            check_tensor(t, &pieces[piece].shape, names, faults);
-        }
-    }
-    for (int32_t p = 0; p < count; p++) {
-        char other[TX_WEIGHTS_NAME];
-        if (source[p] < 0 && names->stand_in && names->stand_in(names->context, pieces[p].name, other)) {
-            const int32_t piece = tx_named_find(sorted, (size_t)count, other);
-            source[p] = piece < 0 ? -1 : source[piece];
-        }
-        if (source[p] < 0 && !may_lack(names, &pieces[p]))
-            add_fault(faults, FAULT_MISSING, pieces[p].name, "");
-    }
-}
-
-/* Sets source[p] to the index of the tensor for piece p, or -1. Collects all faults before it fails. */
-static tx_status match(const tx_weights *w, const tx_weights_piece *pieces, int32_t count,
-                       const tx_weights_names *names, int32_t *source)
-{
-    tx_faults *faults = calloc(1, sizeof *faults);
-    tx_named *sorted = malloc((size_t)count * sizeof *sorted);
-    tx_status status = TX_OK;
-    if (faults && sorted) {
-        for (int32_t p = 0; p < count; p++)
-            sorted[p] = (tx_named){pieces[p].name, p};
-        tx_named_sort(sorted, (size_t)count);
-        assign(w, pieces, sorted, count, names, source, faults);
-        status = report_faults(faults, tx_weights_path(w));
-    } else {
-        status = tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
-    }
-    free(faults);
-    free(sorted);
-    return status;
-}
 
 /* ---- Data -------------------------------------------------------------------------------------------- */
 
@@ -336,26 +174,45 @@ static tx_status list_target(loading *l, const tx_weights_piece *piece, int32_t 
 
 /* ---- Reading in chunks ------------------------------------------------------------------------------------- */
 
+/* Checks elements if `check`, and adds them to the digest. */
+static tx_status examine(const loading *l, const tx_weights_piece *piece, int32_t index, int64_t at, int64_t now,
+                         bool check, const float *values)
+{
+    if (check)
+        TX_TRY(check_values(l->weights, index, at, now, values, tx_weights_limit(l->model, piece->param)));
+    return l->digest ? tx_digest_add(l->digest, values, (size_t)now * sizeof *values) : TX_OK;
+}
+
+/* Reads elements as fp32, and examines them. */
+static tx_status read_values(const loading *l, const tx_weights_piece *piece, int32_t index, int64_t at, int64_t now,
+                             float *values)
+{
+    TX_TRY(tx_weights_read_f32(l->weights, index, at, now, values));
+    return examine(l, piece, index, at, now, l->check, values);
+}
+
+static tx_status write_values(const loading *l, const tx_weights_piece *piece, int64_t at, int64_t now,
+                              const float *values)
+{
+    return l->model ? tx_model_write_range(l->model, TX_PARAM_WEIGHT, piece->param, piece->first + at, now, values)
+                    : TX_OK;
+}
+
 /* Reads elements and checks them, and copies them if there is a model. */
 static tx_status read_chunk(const loading *l, const tx_weights_piece *piece, int32_t index, int64_t at, int64_t now)
 {
     const tx_dtype type = type_of(l->model, piece->param);
-    const tx_dtype blocks = tx_block_values(type) > 0 ? tx_weights_stored(l->weights, index) : TX_F32;
-    bool check = l->check;
+    const tx_dtype stored = tx_weights_stored(l->weights, index);
+    const tx_dtype blocks = tx_block_values(type) > 0 || (type == TX_Q8 && stored == TX_Q8_0) ? stored : TX_F32;
     if (blocks == TX_F32) {
-        TX_TRY(tx_weights_read_f32(l->weights, index, at, now, l->values));
-    } else {
-        TX_TRY(tx_weights_read_stored(l->weights, index, at, now, l->blocks));
-        check = check && !tx_block_finite(blocks, l->blocks, now);
-        if (check || l->digest)
-            tx_to_f32(blocks, l->blocks, now, l->values);
+        TX_TRY(read_values(l, piece, index, at, now, l->values));
+        return write_values(l, piece, at, now, l->values);
     }
-    if (check)
-        TX_TRY(check_values(l->weights, index, at, now, l->values, tx_weights_limit(l->model, piece->param)));
-    if (l->digest)
-        TX_TRY(tx_digest_add(l->digest, l->values, (size_t)now * sizeof *l->values));
-    if (l->model && blocks == TX_F32)
-        return tx_model_write_range(l->model, TX_PARAM_WEIGHT, piece->param, piece->first + at, now, l->values);
+    TX_TRY(tx_weights_read_stored(l->weights, index, at, now, l->blocks));
+    const bool check = l->check && !tx_block_finite(blocks, l->blocks, now);
+    if (check || l->digest)
+        tx_to_f32(blocks, l->blocks, now, l->values);
+    TX_TRY(examine(l, piece, index, at, now, check, l->values));
     return l->model ? tx_model_write_blocks(l->model, piece->param, piece->first + at, now, blocks, l->blocks) : TX_OK;
 }
 
@@ -394,13 +251,33 @@ static tx_status write_mean(tx_model *model, const tx_weights_piece *piece, cons
     return status;
 }
 
+/* Reads and checks the matrices of experts one by one, and writes their transposes if there is a model. */
+static tx_status read_turned(const loading *l, const tx_weights_piece *piece, int32_t index)
+{
+    const int64_t rows = piece->shape.dim[1], columns = piece->shape.dim[2], count = rows * columns;
+    float *matrix = malloc((size_t)count * sizeof *matrix), *turned = malloc((size_t)count * sizeof *turned);
+    tx_status status =
+        matrix && turned ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for a matrix", tx_weights_path(l->weights));
+    for (int64_t e = 0; e < piece->shape.dim[0] && !status; e++) {
+        status = read_values(l, piece, index, e * count, count, matrix);
+        if (!status)
+            tx_stacked_transpose(matrix, rows, columns, turned);
+        TX_THEN(status, write_values(l, piece, e * count, count, turned));
+    }
+    free(matrix);
+    free(turned);
+    return status;
+}
+
 /* Reads and checks the data of a piece, and copies them if there is a model. */
 static tx_status read_piece(const loading *l, const tx_weights_piece *piece, int32_t index)
 {
     const int64_t elements = tx_st_elements(tx_weights_tensor_at(l->weights, index));
     row_mean mean;
+    if (piece->turned)
+        return read_turned(l, piece, index);
     tx_status status = begin_mean(piece, elements, &mean);
-    if (!status && mean.rows && tx_block_values(type_of(l->model, piece->param)) > 0)
+    if (!status && mean.rows && tx_dtype_packed(type_of(l->model, piece->param)))
         status = tx_fail(TX_UNSUPPORTED, "%s: rows cannot be added to %s, which is quantized",
                          tx_weights_path(l->weights), piece->name);
     for (int64_t at = 0; at < elements && !status; at += TX_WEIGHTS_CHUNK) {
@@ -456,7 +333,7 @@ static tx_status read_pieces(loading *l, const tx_weights_piece *pieces, int32_t
 {
     int32_t *source = malloc((size_t)count * sizeof *source);
     tx_status status = source
-                           ? match(l->weights, pieces, count, names, source)
+                           ? tx_weights_match(l->weights, pieces, count, names, source)
                            : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(l->weights));
     TX_THEN(status, read_data(l, pieces, source, count));
     if (!status && !names->quiet_if_missing)

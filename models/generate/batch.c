@@ -27,6 +27,7 @@ typedef struct sequence {
     int32_t *ids;             /* [context]: prompt and new tokens */
     int64_t prompt, computed; /* tokens of the prompt; those that are computed */
     int64_t generated, limit; /* new tokens; their largest number */
+    tx_constraint *constraint;
 } sequence;
 
 struct tx_batch {
@@ -82,6 +83,8 @@ void tx_batch_free(tx_batch *batch)
 {
     if (!batch)
         return;
+    for (int64_t i = 0; i < batch->count && batch->sequence; i++)
+        tx_constraint_free(batch->sequence[i].constraint);
     tx_slots_free(batch->slots);
     if (batch->owner.lm)
         batch->owner.release(batch->owner.lm);
@@ -137,6 +140,8 @@ static tx_status check(const tx_batch *b, const tx_batch_request *r, int64_t lim
                        r->count, limit, b->context);
     if (r->how->stop_count > 0 && b->owner.lm)
         TX_TRY(b->owner.open_tokenizer(b->owner.lm));
+    for (int32_t i = 0; i < r->how->bias_count; i++)
+        TX_TRY(tx_fail_in(tx_check_ids(&r->how->logit_bias[i].id, 1, b->vocab), "logit_bias"));
     return tx_check_ids(r->ids, r->count, b->vocab);
 }
 
@@ -153,6 +158,9 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
         i++;
     if (i == batch->count)
         return tx_fail(TX_INVALID, "tx_batch_add: all %" PRId64 " slots are in use", batch->count);
+    tx_constraint *constraint = NULL;
+    if (request->how->grammar)
+        TX_TRY(tx_constraint_create(request->how->grammar, &constraint));
     sequence *s = &batch->sequence[i];
     *s = (sequence){.used = true,
                     .request = *request,
@@ -161,7 +169,8 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
                     .ids = s->ids,
                     .prompt = request->count,
                     .computed = batch->keep ? tx_slots_shared(batch->slots, i, request->ids, request->count) : 0,
-                    .limit = limit};
+                    .limit = limit,
+                    .constraint = constraint};
     memcpy(s->ids, request->ids, (size_t)request->count * sizeof *s->ids);
     return TX_OK;
 }
@@ -170,24 +179,14 @@ static void end_request(tx_batch *b, sequence *s, tx_batch_end end)
 {
     const tx_batch_request request = s->request;
     s->used = false;
+    tx_constraint_free(s->constraint);
+    s->constraint = NULL;
     if (!b->keep)
         tx_slots_keep(b->slots, s - b->sequence, 0);
     request.end(request.context, end);
 }
 
 /* ---- Log-probabilities ---------------------------------------------------------------------------------- */
-
-/* log of the sum of exp(logits). */
-static double log_sum(const float *logits, int64_t vocab)
-{
-    float largest = logits[0];
-    double sum = 0.0;
-    for (int64_t i = 1; i < vocab; i++)
-        largest = logits[i] > largest ? logits[i] : largest;
-    for (int64_t i = 0; i < vocab; i++)
-        sum += exp((double)logits[i] - (double)largest);
-    return log(sum) + (double)largest;
-}
 
 /* Reports a token; `logits` [vocab] are those that predicted it, or NULL for the first token of a prompt. */
 static bool report(const tx_batch *b, const sequence *s, int32_t id, bool prompt, const float *logits)
@@ -196,7 +195,7 @@ static bool report(const tx_batch *b, const sequence *s, int32_t id, bool prompt
     tx_batch_likely top[TX_BATCH_TOP];
     tx_batch_token token = {.id = id, .prompt = prompt, .logprob = NAN, .top = top};
     if (logits && r->logprobs) {
-        const double all = log_sum(logits, b->vocab);
+        const double all = tx_log_sum(logits, b->vocab);
         token.logprob = (double)logits[id] - all;
         for (int32_t i = 0; i < b->vocab; i++) {
             const double logprob = (double)logits[i] - all;
@@ -215,19 +214,32 @@ static bool report(const tx_batch *b, const sequence *s, int32_t id, bool prompt
 
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
 
+/* Chooses a token that the grammar allows. Sets *complete if no other may follow. */
+static tx_status choose_allowed(tx_batch *b, sequence *s, tx_history history, const float *logits, int32_t *id,
+                                bool *complete)
+{
+    tx_allowed allowed;
+    TX_TRY(tx_constraint_allowed(s->constraint, &allowed));
+    history.allowed = &allowed;
+    TX_TRY(tx_sample(&s->how, &history, logits, &b->choice, id));
+    return tx_generation_ends(&s->how, *id) ? TX_OK : tx_constraint_add(s->constraint, *id, complete);
+}
+
 /* Chooses the next token of a request from its logits, and ends the request if it is the last. */
 static void choose(tx_batch *b, sequence *s, const float *logits)
 {
     const int64_t count = s->prompt + s->generated;
-    const tx_history history = {s->ids, count, s->generated, s->request.sample};
+    const tx_history history = {s->ids, count, s->generated, s->request.sample, NULL};
     const tx_lm *lm = b->owner.lm;
     const tx_stop stop = {lm ? lm->tokenizer : NULL, s->how.stop_strings, lm ? s->how.stop_count : 0};
     int32_t id = 0;
+    bool complete = false;
     if (s->generated >= s->limit) {
         end_request(b, s, TX_BATCH_LIMIT);
         return;
     }
-    if (tx_sample(&s->how, &history, logits, &b->choice, &id)) {
+    if (s->constraint ? choose_allowed(b, s, history, logits, &id, &complete)
+                      : tx_sample(&s->how, &history, logits, &b->choice, &id)) {
         end_request(b, s, TX_BATCH_FAILED);
         return;
     }
@@ -235,7 +247,7 @@ static void choose(tx_batch *b, sequence *s, const float *logits)
     s->generated++;
     if (!report(b, s, id, false, logits))
         end_request(b, s, TX_BATCH_CANCELLED);
-    else if (tx_generation_ends(&s->how, id) || tx_stop_reached(&stop, s->ids + s->prompt, s->generated))
+    else if (complete || tx_generation_ends(&s->how, id) || tx_stop_reached(&stop, s->ids + s->prompt, s->generated))
         end_request(b, s, TX_BATCH_STOPPED);
     else if (s->generated >= s->limit)
         end_request(b, s, TX_BATCH_LIMIT);
@@ -320,7 +332,7 @@ static tx_status compute_draft(tx_batch *b, sequence *s, bool *done)
 {
     const int64_t slot = s - b->sequence, count = s->prompt + s->generated, limit = s->limit - s->generated - 1;
     const int64_t asked = b->speculator.draft ? s->how.num_assistant_tokens : s->how.prompt_lookup_num_tokens;
-    const tx_history history = {s->ids, count, s->generated, s->request.sample};
+    const tx_history history = {s->ids, count, s->generated, s->request.sample, NULL};
     int64_t most = asked < b->draft_tokens ? asked : b->draft_tokens, first = count - 1, stride = 0;
     const float *all = NULL;
     most = most < limit ? most : limit;

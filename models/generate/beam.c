@@ -86,7 +86,7 @@ static tx_status find_candidates(beams *b, int64_t p, int64_t generated, int64_t
     for (int64_t beam = 0; beam < b->width; beam++) {
         const float *logits = tx_slots_logits(run->g->slots, p * b->width + (generated ? beam : 0));
         TX_TRY(tx_scores_check(logits, vocab));
-        const tx_history history = {row_of(b, p, beam), before, generated, 0};
+        const tx_history history = {row_of(b, p, beam), before, generated, 0, NULL};
         log_softmax(logits, vocab, b->scores);
         tx_scores_adjust(run->how, &history, b->scores, vocab, run->g->choice.scores);
         for (int64_t i = 0; i < vocab; i++) {

@@ -109,17 +109,6 @@ int64_t tx_classifier_chosen(const tx_classifier *classifier, const float *score
 
 /* ---- Scores -------------------------------------------------------------------------------------------- */
 
-static void softmax(const float *logits, int64_t count, float *scores)
-{
-    double most = logits[0], sum = 0.0;
-    for (int64_t i = 1; i < count; i++)
-        most = (double)logits[i] > most ? (double)logits[i] : most;
-    for (int64_t i = 0; i < count; i++)
-        sum += exp((double)logits[i] - most);
-    for (int64_t i = 0; i < count; i++)
-        scores[i] = (float)(exp((double)logits[i] - most) / sum);
-}
-
 typedef struct receiver {
     const tx_classifier *classifier;
     float *to;
@@ -131,12 +120,10 @@ static void take_text(void *context, int64_t index, const float *output)
     const receiver *r = context;
     const int64_t labels = tx_classifier_labels(r->classifier);
     float *to = r->to + index * labels;
-    if (r->classifier->kind == TX_CLASSIFIER_ONE)
-        softmax(output, labels, to);
+    if (r->classifier->kind == TX_CLASSIFIER_NUMBERS)
+        memcpy(to, output, (size_t)labels * sizeof *to);
     else
-        for (int64_t i = 0; i < labels; i++)
-            to[i] = r->classifier->kind == TX_CLASSIFIER_NUMBERS ? output[i]
-                                                                 : (float)(1.0 / (1.0 + exp(-(double)output[i])));
+        tx_label_scores(output, labels, r->classifier->kind == TX_CLASSIFIER_MULTI_LABEL, to);
 }
 
 static size_t size_of(const char *text, size_t size)
@@ -173,7 +160,8 @@ static void take_words(void *context, int64_t index, const float *output)
     for (size_t i = begin; i < end; i++) {
         const int32_t word = r->classifier->word.id[i];
         if (word >= 0 && (i == begin || r->classifier->word.id[i - 1] != word))
-            softmax(output + (int64_t)(i - begin) * labels, labels, r->to + ((int64_t)r->place[index] + word) * labels);
+            tx_label_scores(output + (int64_t)(i - begin) * labels, labels, false,
+                            r->to + ((int64_t)r->place[index] + word) * labels);
     }
 }
 

@@ -92,6 +92,9 @@ tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], boo
         tx_model_only_plan(created);
     tx_status status = count > 1 ? tx_model_divide(created, engine, of, count) : TX_OK;
     TX_THEN(status, tx_model_store(created, lm->dtype));
+    if (lm->ranks)
+        TX_THEN(status, tx_model_parallel(created, lm->alone,
+                                          &(tx_parallel_options){sizeof(tx_parallel_options), .tensor = lm->ranks}));
     if (lm->offload_params)
         TX_THEN(status, tx_model_offload_params(created, lm->offload_params, lm->offload_folder, false));
     return TX_RETURN(status, created, model, tx_model_free);

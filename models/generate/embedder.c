@@ -7,6 +7,7 @@
 
 #include "api/base/needs.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,19 @@ struct tx_embedder {
     tx_pooling pooling;
     tx_buffer text; /* prompt and text */
 };
+
+/* Checks that each module takes the values of the one before. */
+static tx_status check_dense(const tx_embedder *e)
+{
+    int64_t width = tx_pooling_width(&e->pooling, e->passes.lm->config->width);
+    for (int32_t i = 0; i < e->pooling.dense_count; i++) {
+        if (e->pooling.dense[i].in != width)
+            return tx_fail(TX_FORMAT, "in_features of a module Dense is %" PRId64 ", but it gets %" PRId64 " values",
+                           e->pooling.dense[i].in, width);
+        width = e->pooling.dense[i].out;
+    }
+    return TX_OK;
+}
 
 /* Opens the transformer of a folder with the encoder's head. */
 static tx_status open_model(tx_embedder *e, const char *folder, const tx_lm_options *options)
@@ -25,6 +39,7 @@ static tx_status open_model(tx_embedder *e, const char *folder, const tx_lm_opti
     TX_TRY(tx_passes_open(&o, &e->passes));
     TX_TRY(tx_config_set_head(e->passes.lm->config, TX_HEAD_STATES));
     e->passes.pooling = &e->pooling;
+    TX_TRY(check_dense(e));
     TX_TRY(tx_passes_begin(&e->passes, e->pooling.max_seq_length));
     if (!e->pooling.given && o.warn)
         o.warn(o.context, "the model has neither modules.json of sentence-transformers nor pooling_type: an embedding "
@@ -59,7 +74,7 @@ void tx_embedder_free(tx_embedder *embedder)
 int64_t tx_embedder_width(const tx_embedder *embedder)
 {
     TX_NEEDS(embedder, 0);
-    return tx_pooling_width(&embedder->pooling, embedder->passes.lm->config->width);
+    return tx_dense_width(&embedder->pooling, embedder->passes.lm->config->width);
 }
 
 tx_status tx_embedder_prompt(const tx_embedder *embedder, const char *name, const char **prompt)
@@ -112,26 +127,35 @@ static tx_status add_text(tx_embedder *e, tx_text_input *text, const char *promp
 }
 
 typedef struct receiver {
+    const tx_embedder *embedder;
     float *to;
     size_t width;
+    tx_status status;
 } receiver;
 
 static void take(void *context, int64_t index, const float *output)
 {
-    const receiver *r = context;
-    memcpy(r->to + (size_t)index * r->width, output, r->width * sizeof *output);
+    receiver *r = context;
+    const tx_pooling *pooling = &r->embedder->pooling;
+    float *to = r->to + (size_t)index * r->width;
+    if (!pooling->dense_count)
+        memcpy(to, output, r->width * sizeof *output);
+    else
+        TX_THEN(r->status,
+                tx_dense_apply(pooling, output, tx_pooling_width(pooling, r->embedder->passes.lm->config->width), to));
 }
 
 tx_status tx_embed(tx_embedder *embedder, tx_text_input *texts, int64_t count, const char *prompt, float *embeddings)
 {
     TX_NEEDS(embedder && (texts || !count) && (embeddings || !count), TX_INVALID);
     int64_t prompt_tokens = 0;
-    receiver r = {embeddings, (size_t)tx_embedder_width(embedder)};
+    receiver r = {embedder, embeddings, (size_t)tx_embedder_width(embedder), TX_OK};
     if (!prompt)
         TX_TRY(tx_embedder_prompt(embedder, NULL, &prompt));
     tx_passes_clear(&embedder->passes);
     TX_TRY(count_prompt(embedder, prompt, &prompt_tokens));
     for (int64_t i = 0; i < count; i++)
         TX_TRY(add_text(embedder, &texts[i], prompt, prompt_tokens));
-    return tx_passes_run(&embedder->passes, take, &r);
+    TX_TRY(tx_passes_run(&embedder->passes, take, &r));
+    return r.status;
 }

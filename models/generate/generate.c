@@ -28,7 +28,13 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     if (o.draft_tokens > 0 &&
         (tx_arch_pairs(config) || config->architecture->restarts || config->architecture->head == TX_HEAD_SEQ2SEQ))
         return tx_fail(TX_UNSUPPORTED, "guesses of tokens: %s is not supported", config->architecture->type);
-    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.draft_tokens, o.q8_0};
+    if (o.draft_tokens > 0 && tx_arch_recurs(config))
+        return tx_fail(TX_UNSUPPORTED,
+                       "draft tokens: the states of %s's recurrent layers cannot forget tokens: leave "
+                       "prompt_lookup_num_tokens and assistant_model out",
+                       config->architecture->type);
+    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt,   o.beams,
+                                    o.draft_tokens,    o.q8_0,    o.autocast, o.ranks};
     tx_generator *created = calloc(1, sizeof *created);
     if (!created)
         return tx_fail(TX_MEMORY, "generate: out of memory");
@@ -60,6 +66,11 @@ void tx_generator_free(tx_generator *generator)
     free(generator->tokens);
     free(generator->sources);
     free(generator);
+}
+
+tx_status tx_generator_prove(tx_generator *generator)
+{
+    return tx_slots_prove(generator->slots);
 }
 
 void tx_generator_draft_tokens(const tx_generator *generator, int64_t *drafted, int64_t *accepted)

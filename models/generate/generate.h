@@ -53,11 +53,17 @@ typedef struct tx_generator_options {
      * rank.
      */
     tx_comm *comm;
+    tx_dtype autocast; /* see tx_slots_options */
+    tx_comm *ranks;    /* see tx_slots_options */
 } tx_generator_options;
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,
                               tx_generator **generator);
 void tx_generator_free(tx_generator *generator);
+
+/* The same as tx_slots_prove: afterwards no text depends on how many others are generated. For generators without a
+ * usual length of prompts. */
+tx_status tx_generator_prove(tx_generator *generator);
 
 /* Receives the texts, and may end them. */
 typedef struct tx_sink {

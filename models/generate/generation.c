@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,9 +89,14 @@ tx_status tx_generation_check(const tx_generation *g)
     for (int32_t i = 0; i < g->stop_count; i++)
         if (!g->stop_strings[i] || !g->stop_strings[i][0])
             ADD("stop_strings: string %d is empty", (int)i);
+    for (int32_t i = 0; i < g->bias_count; i++)
+        if (g->logit_bias[i].id < 0 || !(fabsf(g->logit_bias[i].bias) <= FLT_MAX))
+            ADD("logit_bias: bias %d of id %d is not finite, or the id is negative", (int)i, (int)g->logit_bias[i].id);
     const bool invalid = *wrong;
     if (g->prompt_lookup_num_tokens > 0 && g->num_beams > 1)
         ADD("prompt_lookup_num_tokens with num_beams: use only one of them");
+    if (g->grammar && g->num_beams > 1)
+        ADD("a grammar or schema with num_beams: use only one of them");
     if (g->num_beams > 1 && g->do_sample)
         ADD("num_beams %" PRId64
             " with do_sample: beam search does not sample; set num_beams to 1 or do_sample to false",

@@ -16,11 +16,11 @@ static const struct {
     double disabled;
     const char *names;
 } others[] = {
-    {0, " min_p epsilon_cutoff eta_cutoff no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids"
+    {0, " epsilon_cutoff eta_cutoff no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids"
         " force_words_ids constraints renormalize_logits forced_decoder_ids exponential_decay_length_penalty"
         " sequence_bias token_healing watermarking_config assistant_ensemble_weight penalty_alpha dola_layers"
         " diversity_penalty "},
-    {1, " typical_p encoder_repetition_penalty guidance_scale num_return_sequences num_beam_groups "},
+    {1, " encoder_repetition_penalty guidance_scale num_return_sequences num_beam_groups "},
     {-1, " max_time stop_strings top_h forced_bos_token_id forced_eos_token_id suppress_tokens"
          " begin_suppress_tokens "},
 };

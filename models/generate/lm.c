@@ -44,7 +44,7 @@ static tx_status choose_dtype(const tx_lm *lm, const char *word, tx_dtype *dtype
 static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
 {
     const tx_reporter reporter = {.warn = o->warn, .context = o->context};
-    lm->progress = (tx_reporter){.context = o->context, .progress = o->progress};
+    lm->progress = (tx_reporter){.warn = o->warn, .context = o->context, .progress = o->progress};
     const tx_engine_options engine = {
         .size = sizeof engine, .device = o->device, .threads = (int32_t)o->threads, .report = &lm->progress};
     TX_TRY(tx_lm_find(lm, o));
@@ -78,6 +78,8 @@ static tx_status open_assistant(tx_lm *lm, const tx_lm_options *options)
     o.offload_params = TX_OFFLOAD_NONE;
     TX_TRY(o.device_map ? tx_fail(TX_UNSUPPORTED, "it cannot be used with device_map") : TX_OK);
     TX_TRY(tx_lm_open(&o, &lm->assistant));
+    if (tx_arch_recurs(lm->assistant->config))
+        return tx_fail(TX_UNSUPPORTED, "the states of its recurrent layers cannot forget tokens: use another model");
     tx_status status = tx_lm_open_tokenizer(lm);
     TX_THEN(status, tx_lm_open_tokenizer(lm->assistant));
     const int64_t own = lm->config->vocab_size, other = lm->assistant->config->vocab_size;
@@ -108,12 +110,16 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
                        : o->batch_size < 0 ? "batch_size is below 0"
                                            : "threads is not a number of threads");
     tx_lm *created = calloc(1, sizeof *created);
+    char device[TX_LM_DEVICE];
+    tx_lm_options own = *options;
     if (!created)
         return tx_fail(TX_MEMORY, "%s: out of memory", name);
+    o = &own;
     created->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
     created->keep = o->keep_cache;
     created->q8_0 = q8_0;
-    tx_status status = open_folder(created, o);
+    tx_status status = o->ranks ? tx_lm_join(created, &own, device) : TX_OK;
+    TX_THEN(status, open_folder(created, o));
     if (q8_0 && !status && tx_lm_has_source(created))
         status = tx_fail(TX_UNSUPPORTED, "cache_type q8_0: an encoder with a decoder is not supported");
     if (o->assistant_model)
@@ -139,6 +145,7 @@ void tx_lm_free(tx_lm *lm)
     if (!lm)
         return;
     tx_lm_drop(lm);
+    tx_lm_part(lm);
     tx_lm_free(lm->assistant);
     for (int32_t d = 0; d < lm->devices; d++)
         tx_engine_free(lm->engine[d]);
@@ -343,6 +350,7 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     const tx_generator_options *has = &lm->compiled;
     tx_generator_options need = *sizes;
     need.q8_0 = lm->q8_0;
+    need.ranks = lm->ranks;
     if (lm->generator && has->beams == need.beams) {
         if (has->batch >= need.batch && has->context >= need.context && has->draft_tokens >= need.draft_tokens)
             return TX_OK;
@@ -389,9 +397,10 @@ tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_s
         return tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder is not served; txgen runs it", lm->folder);
     tx_lm_drop(lm);
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
-    TX_THEN(status,
-            tx_slots_create(lm->model, lm->config,
-                            &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1, 0, lm->q8_0}, slots));
+    TX_THEN(status, tx_slots_create(lm->model, lm->config,
+                                    &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1, 0, lm->q8_0,
+                                                        sizes->autocast, lm->ranks},
+                                    slots));
     TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));
     return advise(status, "use fewer slots or a shorter context");
@@ -427,7 +436,7 @@ static tx_status write_logits(const char *path, const float *logits, const tx_sh
     memcpy(tensor.dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
     tx_st_writer *writer = NULL;
     char *target = tx_file_target(path);
-    tx_status status = target ? tx_st_create(target, &tensor, 1, NULL, &writer) : TX_MEMORY;
+    tx_status status = target ? tx_st_create(target, &tensor, 1, &writer) : TX_MEMORY;
     free(target);
     if (status)
         return status;

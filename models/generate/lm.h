@@ -29,6 +29,9 @@ struct tx_lm {
     int32_t asked[TX_LM_DEVICES];  /* requested blocks of each device; 0 means as many as fit */
     int32_t blocks[TX_LM_DEVICES]; /* blocks of each device in the compiled model; 0 leaves it out */
     int32_t devices;
+    tx_comm *ranks, *alone;          /* ranks that divide the model, and this rank; or NULL */
+    struct tx_watchdog *watch;       /* of the ranks, or NULL */
+    bool generated;                  /* the last texts were generated */
     char placed[TX_LM_DEVICES * 48]; /* see tx_lm_device_map */
     char device[720];                /* see tx_lm_device */
     tx_model *model;                 /* NULL if nothing is compiled */
@@ -41,6 +44,8 @@ struct tx_lm {
     tx_tokenizer *tokenizer; /* NULL until it is needed, like the encoder */
     tx_encoder *encoder;
 };
+
+#define TX_LM_DEVICE 64 /* bytes of a device's name */
 
 /* The sizes for which a model is compiled: for texts, or for windows, or for one sequence of `tokens` tokens. */
 typedef struct tx_lm_sizes {
@@ -62,6 +67,11 @@ const char *tx_lm_generation_folder(const tx_lm *lm);
 void tx_lm_name_device(tx_lm *lm);
 /* Opens the devices of a device map, and stores their requested blocks (device_map.c). */
 tx_status tx_lm_open_devices(tx_lm *lm, const char *map, int32_t threads);
+/* Checks the options of a model that ranks divide, and chooses this rank's device and threads among those of its host
+ * (ranks.c). */
+tx_status tx_lm_join(tx_lm *lm, tx_lm_options *options, char device[TX_LM_DEVICE]);
+/* Reports to txlaunch how this rank has ended (ranks.c). */
+void tx_lm_part(tx_lm *lm);
 /* Chooses the blocks of each device for plans of these sizes. */
 tx_status tx_lm_choose_devices(tx_lm *lm, const tx_lm_sizes *sizes);
 /* Creates a model on the devices that have blocks; the caller frees it. */

@@ -84,7 +84,7 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
     if (device == 0) /* the cpu */
         TX_TRY(tx_gguf_keep_blocks(lm->folder, lm->config));
     if (o->load_in_4bit)
-        lm->config->packed = o->double_quant ? TX_NF4_DOUBLE : TX_NF4;
+        tx_config_pack(lm->config, o->double_quant ? TX_NF4_DOUBLE : TX_NF4);
     if (!lm->adapter)
         return TX_OK;
     TX_TRY(tx_lora_adapted_config(lm->adapter, &lm->config));

@@ -62,16 +62,42 @@ static bool is_short(const tx_generation *how, const tx_history *history)
     return history->generated < tx_generation_least(how, history->count - history->generated);
 }
 
+/* Leaves out the tokens that are not allowed. */
+static void apply_allowed(const tx_generation *how, const tx_allowed *allowed, const float *from, int64_t vocab,
+                          float *scores)
+{
+    for (int64_t i = 0; i < vocab; i++)
+        if (i >= allowed->count || !(allowed->bits[i / 32] >> i % 32 & 1))
+            scores[i] = -INFINITY;
+    for (int32_t i = 0; i < how->eos_count; i++)
+        if (how->eos_token_id[i] < vocab)
+            scores[how->eos_token_id[i]] = allowed->ends ? from[how->eos_token_id[i]] : -INFINITY;
+}
+
+static bool has_penalty(const tx_generation *how)
+{
+    return how->repetition_penalty != 1.0 || how->presence_penalty != 0.0 || how->frequency_penalty != 0.0;
+}
+
 void tx_scores_adjust(const tx_generation *how, const tx_history *history, const float *from, int64_t vocab,
                       float *scores)
 {
+    const float penalty = (float)how->repetition_penalty, presence = (float)how->presence_penalty;
+    const int64_t prompt = history->count - history->generated;
     memcpy(scores, from, (size_t)vocab * sizeof *scores);
-    const float penalty = (float)how->repetition_penalty;
-    for (int64_t i = 0; how->repetition_penalty != 1.0 && i < history->count; i++) {
+    if (history->allowed)
+        apply_allowed(how, history->allowed, from, vocab, scores);
+    for (int64_t i = has_penalty(how) ? 0 : history->count; i < history->count; i++) {
         const int32_t id = history->ids[i];
-        scores[id] = from[id] < 0.0f ? from[id] * penalty
-                                     : from[id] / penalty; /* applied once, regardless of the number of occurrences */
+        if (scores[id] > -INFINITY) /* applied once, regardless of the number of occurrences */
+            scores[id] = from[id] < 0.0f ? from[id] * penalty : from[id] / penalty;
+        scores[id] -= i < prompt ? 0.0f : presence;
     }
+    for (int64_t i = prompt; how->frequency_penalty != 0.0 && i < history->count; i++)
+        scores[history->ids[i]] -= (float)how->frequency_penalty;
+    for (int32_t i = 0; i < how->bias_count; i++)
+        if (how->logit_bias[i].id < vocab)
+            scores[how->logit_bias[i].id] += how->logit_bias[i].bias;
     for (int32_t i = 0; is_short(how, history) && i < how->eos_count; i++)
         if (how->eos_token_id[i] < vocab)
             scores[how->eos_token_id[i]] = -INFINITY;
@@ -79,7 +105,8 @@ void tx_scores_adjust(const tx_generation *how, const tx_history *history, const
 
 static bool adjusts(const tx_generation *how, const tx_history *history)
 {
-    return how->repetition_penalty != 1.0 || (is_short(how, history) && how->eos_count > 0);
+    return history->allowed || has_penalty(how) || how->bias_count > 0 ||
+           (is_short(how, history) && how->eos_count > 0);
 }
 
 static float largest_of(const float *scores, int64_t count)
@@ -128,9 +155,14 @@ typedef struct weights {
     double largest, inverse; /* largest score, 1 / temperature */
 } weights;
 
+static double log_weight(const weights *w, int64_t id)
+{
+    return ((double)w->scores[id] - w->largest) * w->inverse;
+}
+
 static double weight(const weights *w, int64_t id)
 {
-    return exp(((double)w->scores[id] - w->largest) * w->inverse);
+    return exp(log_weight(w, id));
 }
 
 /* Orders by descending score, equal scores by id. */
@@ -168,25 +200,32 @@ static int64_t gather(const float *scores, float least, const tx_choice *choice)
     return count;
 }
 
-/* Gathers the tokens that may pass top_k and top_p in a heap, moves those that pass to its end, the most likely last,
- * and sets `last` to it. Returns their number. */
+/* Returns a score that all tokens reach which top_k, or else top_p and min_p let pass. `all` is the sum of weights. */
+static float bound(const tx_generation *how, const weights *w, const tx_choice *choice, bool limited, double all)
+{
+    if (limited)
+        return reached_by(how->top_k, choice);
+    /* Tokens with less than this part of the weights have less than 1 - top_p together. Half of it, for rounding. */
+    const double small = how->top_p < 1.0 ? 0.5 * (1.0 - how->top_p) * all / (double)choice->vocab : 0.0;
+    return (float)(w->largest + log(fmax(small, 0.5 * how->min_p)) / w->inverse);
+}
+
+/* Gathers the tokens that may pass top_k, top_p and min_p in a heap, moves those that pass to its end, the most likely
+ * last, and sets `last` to it. Returns their number. */
 static int64_t keep(const tx_generation *how, const weights *w, const tx_choice *choice, const tx_scored **last)
 {
     const int64_t vocab = choice->vocab;
-    const bool limited = how->top_k > 0 && how->top_k < vocab;
+    const bool limited = how->top_k > 0 && how->top_k < vocab, nucleus = !limited && how->top_p < 1.0;
     tx_scored *heap = choice->heap;
     int64_t kept = 0;
     double all = 0.0, sum = 0.0;
-    for (int64_t i = 0; !limited && i < vocab; i++)
+    for (int64_t i = 0; nucleus && i < vocab; i++)
         all += weight(w, i);
-    /* Tokens with less than this part of the weights have less than 1 - top_p together. Half of it, for rounding. */
-    const double small = 0.5 * (1.0 - how->top_p) * all / (double)vocab;
-    const int64_t count = gather(
-        w->scores, limited ? reached_by(how->top_k, choice) : (float)(w->largest + log(small) / w->inverse), choice);
+    const int64_t count = gather(w->scores, bound(how, w, choice, limited, all), choice);
     while (kept < count) { /* pops the most likely token */
         if (limited && kept >= how->top_k && heap[0].score < heap[count - kept].score)
             break; /* lower than the k-th score */
-        if (!limited && !(sum < how->top_p * all) && kept > 0)
+        if (kept > 0 && ((nucleus && !(sum < how->top_p * all)) || (!limited && weight(w, heap[0].id) < how->min_p)))
             break;
         tx_scored first;
         tx_heap_pop(heap, (size_t)(count - kept), sizeof *heap, before, &first);
@@ -194,12 +233,66 @@ static int64_t keep(const tx_generation *how, const weights *w, const tx_choice 
         heap[count - ++kept] = first;
     }
     *last = heap + count - 1;
-    double wanted = how->top_p * sum, reached = 0.0;
-    for (int64_t i = 0; limited && how->top_p < 1.0 && i < kept; i++) {
-        if (i > 0 && !(reached < wanted))
+    const double wanted = limited && how->top_p < 1.0 ? how->top_p * sum : INFINITY;
+    double reached = 0.0;
+    for (int64_t i = 0; limited && i < kept; i++) {
+        if (i > 0 && (!(reached < wanted) || weight(w, (*last)[-i].id) < how->min_p))
             return i;
         reached += weight(w, (*last)[-i].id);
     }
+    return kept;
+}
+
+/* Moves the `count` tokens that end at `last`, or all if `last` is NULL, to the begin of the heap's memory. */
+static tx_scored *list(const weights *w, const tx_choice *choice, const tx_scored *last, int64_t count)
+{
+    if (last)
+        memmove(choice->heap, last - (count - 1), (size_t)count * sizeof *last);
+    for (int64_t i = 0; !last && i < count; i++)
+        choice->heap[i] = (tx_scored){w->scores[i], (int32_t)i};
+    return choice->heap;
+}
+
+/* Keeps the tokens of a list whose information is nearest to the entropy, up to the probability typical_p. They end at
+ * `last`. */
+static int64_t keep_typical(const tx_generation *how, const weights *w, tx_scored *heap, int64_t count,
+                            const tx_scored **last)
+{
+    double all = 0.0, mean = 0.0, sum = 0.0;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double part = weight(w, heap[i].id);
+        all += part;
+        mean += part > 0.0 ? part * log_weight(w, heap[i].id) : 0.0;
+    }
+    for (int64_t i = 0; i < count; i++) { /* a heap by the distance from the mean of log(weight) */
+        const int32_t id = heap[i].id;
+        const double off = fabs(log_weight(w, id) - mean / all);
+        tx_heap_push(heap, (size_t)i, sizeof *heap, before, &(tx_scored){(float)-off, id});
+    }
+    while (kept < count && (kept == 0 || sum < how->typical_p * all || heap[0].score >= heap[count - kept].score)) {
+        tx_scored first;
+        tx_heap_pop(heap, (size_t)(count - kept), sizeof *heap, before, &first);
+        sum += weight(w, first.id);
+        heap[count - ++kept] = first;
+    }
+    *last = heap + count - 1;
+    return kept;
+}
+
+/* Leaves out of a list the tokens that reach xtc_threshold, except the least likely of them. Returns the new count. */
+static int64_t leave_out_top(const tx_generation *how, const weights *w, tx_scored *tokens, int64_t count)
+{
+    double all = 0.0, least = INFINITY;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++)
+        all += weight(w, tokens[i].id);
+    for (int64_t i = 0; i < count; i++)
+        if (weight(w, tokens[i].id) >= how->xtc_threshold * all)
+            least = fmin(least, weight(w, tokens[i].id));
+    for (int64_t i = 0; i < count; i++)
+        if (!(weight(w, tokens[i].id) > least))
+            tokens[kept++] = tokens[i];
     return kept;
 }
 
@@ -230,15 +323,34 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
         scores = choice->scores;
     }
     const int32_t best = most_likely(scores, choice);
+    if (history->allowed && !(scores[best] > -INFINITY))
+        return tx_fail(TX_UNSUPPORTED, "generate: no token of the vocabulary continues the text as the grammar wants");
     if (!how->do_sample || how->temperature <= 0.0) {
         *id = best;
         return TX_OK;
     }
     const weights w = {scores, (double)scores[best], 1.0 / how->temperature};
     const double u = uniform(how->seed, history->sample, (uint64_t)history->generated);
-    const bool all = (how->top_k <= 0 || how->top_k >= vocab) && how->top_p >= 1.0;
+    const bool all = (how->top_k <= 0 || how->top_k >= vocab) && how->top_p >= 1.0 && how->min_p <= 0.0;
     const tx_scored *last = NULL;
-    const int64_t kept = all ? vocab : keep(how, &w, choice, &last);
+    int64_t kept = all ? vocab : keep(how, &w, choice, &last);
+    if (how->typical_p < 1.0)
+        kept = keep_typical(how, &w, list(&w, choice, last, kept), kept, &last);
+    if (how->xtc_probability > uniform(~how->seed, history->sample, (uint64_t)history->generated)) {
+        kept = leave_out_top(how, &w, list(&w, choice, last, kept), kept);
+        last = choice->heap + kept - 1;
+    }
     *id = draw(&w, last, kept, u, best);
     return TX_OK;
+}
+
+double tx_log_sum(const float *logits, int64_t vocab)
+{
+    float largest = logits[0];
+    double sum = 0.0;
+    for (int64_t i = 1; i < vocab; i++)
+        largest = logits[i] > largest ? logits[i] : largest;
+    for (int64_t i = 0; i < vocab; i++)
+        sum += exp((double)logits[i] - (double)largest);
+    return log(sum) + (double)largest;
 }

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chooses a token from logits as transformers' processors and warpers do, in their order: repetition_penalty and
- * min_new_tokens or min_length; for sampling also temperature, top_k and top_p. */
+ * min_new_tokens or min_length; for sampling also temperature, top_k, top_p, min_p and typical_p. OpenAI's penalties
+ * and biases follow the repetition penalty, and XTC comes last. */
 #ifndef TX_GENERATE_SAMPLE_H
 #define TX_GENERATE_SAMPLE_H
 
 #include "models/generate/generate.h"
+#include "models/grammar/constraint.h"
 
 /* The tokens before the one that is chosen. */
 typedef struct tx_history {
     const int32_t *ids; /* prompt and new tokens */
     int64_t count;
-    int64_t generated; /* number of new tokens among them */
-    uint64_t sample;   /* number of the text; random numbers depend only on seed, sample and `generated` */
+    int64_t generated;         /* number of new tokens among them */
+    uint64_t sample;           /* number of the text; random numbers depend only on seed, sample and `generated` */
+    const tx_allowed *allowed; /* tokens; NULL allows all */
 } tx_history;
 
 typedef struct tx_scored {
@@ -33,11 +36,14 @@ void tx_choice_free(tx_choice *choice);
 
 /* Fails if one of the logits [vocab] is not finite. */
 tx_status tx_scores_check(const float *logits, int64_t vocab);
-/* Copies `from` to scores [vocab], and applies the repetition penalty and the smallest length. */
+/* Copies the scores of allowed tokens to scores [vocab], and applies the penalties, the biases and the smallest length.
+ */
 void tx_scores_adjust(const tx_generation *how, const tx_history *history, const float *from, int64_t vocab,
                       float *scores);
-/* Chooses a token from logits [vocab]. */
+/* Chooses a token from logits [vocab]. TX_UNSUPPORTED if none is allowed. */
 tx_status tx_sample(const tx_generation *how, const tx_history *history, const float *logits, tx_choice *choice,
                     int32_t *id);
+/* log of the sum of exp(logits). */
+double tx_log_sum(const float *logits, int64_t vocab);
 
 #endif

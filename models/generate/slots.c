@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Decodes sequences that come and go, each in a slot of KV caches that all plans share. */
-#include "models/generate/source.h"
+#include "models/generate/slots_plans.h"
 
 #include "api/base/arithmetic.h"
 
@@ -8,198 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes of plans grow by this factor: 1, 4, 16 .. rows of decode plans, and tokens of prefill plans. */
-#define GROWTH 4
-#define PREFILL_LEAST 16
-#define PREFILL_MOST 256
-/* Tokens of a prompt whose logits are all computed at once. */
-#define SCORED 64
-#define PASSES 16
-/* Capacities of caches, and lengths of prompts, are multiples of this, so that few programs are compiled. */
-#define UNIT 32
-
-/* A plan for `length` tokens of each of `rows` slots. It returns `outputs` rows of logits. */
-typedef struct pass {
-    tx_graph *graph;
-    tx_tensor *tokens, *positions, *slots, *sources, *rates, *chosen, *logits;
-    tx_plan *plan;
-    int64_t rows, length, outputs;
-} pass;
-
-/* The first plan of each kind is the smallest. */
-typedef struct passes {
-    pass pass[PASSES];
-    int32_t count;
-} passes;
-
-struct tx_slots {
-    passes prefill, decode, score, start;  /* at most one plan in `score` and `start` */
-    tx_source *source;                     /* of an encoder; or NULL */
-    int64_t count, context, vocab, padded; /* padded: vocabulary in memory */
-    int64_t beams;
-    bool varied, q8_0;
-    const tx_config *config;
-    int32_t *filled; /* of each slot: number of tokens in its cache */
-    int32_t *held;   /* [count, context]: these tokens */
-    /* Rotary frequencies that depend on the length (tx_architecture.rates): their number or 0, those of each slot,
-     * those of a plan's rows, and whether the keys in a slot have different ones. */
-    int64_t pairs;
-    float *rates, *row_rates;
-    bool *mixed;
-    int32_t *new;                                /* scratch of a step: the token of each slot, or -1 */
-    int32_t *tokens, *positions, *rows, *chosen; /* inputs */
-    float *logits, *read;                        /* [count, padded]; output of a plan */
-};
-
-static int64_t round_up(int64_t value, int64_t most)
-{
-    return tx_min(tx_round_up(value, UNIT), most);
-}
-
-/* ---- Plans ---------------------------------------------------------------------------------------------- */
-
-/* A plan that always computes all slots has no input that names them. */
-static tx_status add_pass(tx_slots *s, tx_model *model, passes *to, const char *name, const pass *sizes)
-{
-    if (to->count == PASSES)
-        return tx_fail(TX_UNSUPPORTED, "generate: %" PRId64 " slots are too many", s->count);
-    pass *p = &to->pass[to->count++];
-    *p = *sizes;
-    const int64_t rows = !s->varied && p->rows == s->count ? 0 : s->count; /* 0 for all */
-    TX_TRY(tx_lora_graph(model, s->config, &p->graph));
-    p->tokens = tx_input(p->graph, "input_ids", TX_I32, TX_SHAPE(p->rows, p->length));
-    p->positions = tx_input(p->graph, "positions", TX_I32, TX_SHAPE(p->rows));
-    p->slots = rows ? tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows)) : NULL;
-    p->sources = s->beams > 1 && to == &s->decode ? tx_input(p->graph, "sources", TX_I32, TX_SHAPE(p->rows)) : NULL;
-    p->rates = s->pairs ? tx_input(p->graph, "rope_rates", TX_F32, TX_SHAPE(p->rows, s->pairs)) : NULL;
-    p->chosen = tx_input(p->graph, "rows", TX_I32, TX_SHAPE(p->outputs));
-    tx_source_inputs(s->source, p->graph);
-    const tx_arch_options options = {sizeof options, .cache = s->context, .cache_rows = rows, .cache_q8_0 = s->q8_0};
-    p->logits = tx_output(tx_arch_logits(p->graph, s->config, &options));
-    return tx_plan_create(p->graph, name, &p->plan);
-}
-
-/* Plans for prompts of varied lengths and any number of slots. */
-static tx_status add_varied(tx_slots *s, tx_model *model)
-{
-    const int64_t longest = tx_min(PREFILL_MOST, s->context), scored = tx_min(SCORED, s->context);
-    for (int64_t n = 1;; n = tx_min(n * GROWTH, s->count)) {
-        TX_TRY(add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n}));
-        if (n == s->count)
-            break;
-    }
-    for (int64_t n = tx_min(PREFILL_LEAST, longest);; n = tx_min(n * GROWTH, longest)) {
-        TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(pass){.rows = 1, .length = n, .outputs = 1}));
-        if (n == longest)
-            break;
-    }
-    return add_pass(s, model, &s->score, "score", &(pass){.rows = 1, .length = scored, .outputs = scored});
-}
-
-static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_t draft_tokens)
-{
-    const int64_t length = round_up(tx_min(prompt, PREFILL_MOST), s->context), n = s->count;
-    if (s->config->architecture->head == TX_HEAD_SEQ2SEQ) {
-        TX_TRY(prompt ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s is not served", s->config->architecture->class_name));
-        TX_TRY(tx_source_create(model, s->config, n, s->beams, s->context, &s->source));
-        return add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n});
-    }
-    if (!prompt)
-        return add_varied(s, model);
-    TX_TRY(add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n}));
-    TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(pass){.rows = 1, .length = length, .outputs = 1}));
-    if (draft_tokens > 0)
-        TX_TRY(add_pass(s, model, &s->score, "guess",
-                        &(pass){.rows = 1, .length = draft_tokens + 1, .outputs = draft_tokens + 1}));
-    return n == 1 ? TX_OK : add_pass(s, model, &s->start, "start", &(pass){.rows = n, .length = length, .outputs = n});
-}
-
-/* X(array, its number of elements) */
-#define ARRAYS(X)                               \
-    X(filled, count)                            \
-    X(held, count *(size_t)s->context)          \
-    X(new, count)                               \
-    X(rates, count *(size_t)(s->pairs + 1))     \
-    X(row_rates, count *(size_t)(s->pairs + 1)) \
-    X(mixed, count)                             \
-    X(tokens, most)                             \
-    X(positions, count)                         \
-    X(rows, count)                              \
-    X(chosen, outputs)                          \
-    X(logits, count *(size_t)s->padded)         \
-    X(read, outputs *(size_t)s->padded)
-
-static tx_status allocate(tx_slots *s, int64_t prompt)
-{
-    const int64_t length = tx_min(PREFILL_MOST, s->context);
-    const size_t count = (size_t)s->count, most = (size_t)(s->count * (prompt ? length : 1) + length);
-    const size_t outputs = (size_t)(s->count > SCORED ? s->count : SCORED);
-    bool full = true;
-#define X(array, elements)                         \
-    s->array = calloc(elements, sizeof *s->array); \
-    full = full && s->array;
-    ARRAYS(X)
-#undef X
-    return full ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
-}
-
-tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots)
-{
-    const tx_slots_options *o = options;
-    if (o->count < 1 || o->count > INT32_MAX / PREFILL_MOST)
-        return tx_fail(TX_INVALID, "generate: a batch cannot have %" PRId64 " sequences", o->count);
-    if (o->context < 1 || o->prompt > o->context || o->context > config->positions)
-        return tx_fail(TX_INVALID,
-                       "a prompt of %" PRId64 " tokens and %" PRId64 " new ones: the model has %" PRId64
-                       " positions; shorten the prompt or request fewer new ones",
-                       o->prompt, o->context - o->prompt, config->positions);
-    tx_slots *s = calloc(1, sizeof *s);
-    if (!s)
-        return tx_fail(TX_MEMORY, "generate: out of memory");
-    *s = (tx_slots){.count = o->count, .beams = o->beams, .varied = !o->prompt, .config = config, .q8_0 = o->q8_0};
-    s->context = round_up(o->context, config->positions);
-    s->pairs = tx_arch_pairs(config);
-    s->vocab = config->vocab_size;
-    s->padded = tx_arch_padded_vocab(config);
-    tx_status status = allocate(s, o->prompt);
-    TX_THEN(status, add_passes(s, model, o->prompt, tx_min(o->draft_tokens, s->context - 1)));
-    return TX_RETURN(status, s, slots, tx_slots_free);
-}
-
-static void free_pass(const pass *p)
-{
-    tx_plan_free(p->plan);
-    tx_graph_free(p->graph);
-}
-
-static void free_passes(const passes *of)
-{
-    for (int32_t i = 0; i < of->count; i++)
-        free_pass(&of->pass[i]);
-}
-
-void tx_slots_free(tx_slots *slots)
-{
-    if (!slots)
-        return;
-    free_passes(&slots->decode);
-    free_passes(&slots->prefill);
-    free_passes(&slots->score);
-    free_passes(&slots->start);
-    tx_source_free(slots->source);
-#define X(array, elements) free(slots->array);
-    ARRAYS(X)
-#undef X
-    free(slots);
-}
-
 /* Sets the frequencies of a slot for a text of `length` tokens. Returns true if they change. */
 static bool set_rates(tx_slots *s, int64_t slot, int64_t length)
 {
     return tx_arch_set_rates(s->config, length, s->rates + slot * s->pairs);
 }
 
-static tx_status write_rates(tx_slots *s, const pass *p)
+static tx_status write_rates(tx_slots *s, const tx_slots_pass *p)
 {
     const size_t bytes = (size_t)s->pairs * sizeof *s->rates;
     for (int64_t i = 0; i < p->rows && s->pairs; i++)
@@ -207,11 +22,22 @@ static tx_status write_rates(tx_slots *s, const pass *p)
     return s->pairs ? tx_plan_write(p->plan, p->rates, s->row_rates, (size_t)p->rows * bytes) : TX_OK;
 }
 
+static tx_status write_spans(tx_slots *s, const tx_slots_pass *p)
+{
+    for (int64_t i = 0; i < p->rows && p->spans; i++) {
+        s->spans[3 * i] = s->rows[i];
+        s->spans[3 * i + 1] = s->positions[i];
+        s->spans[3 * i + 2] = s->counts[i];
+    }
+    return p->spans ? tx_plan_write(p->plan, p->spans, s->spans, (size_t)p->rows * 3 * sizeof *s->spans) : TX_OK;
+}
+
 /* Runs a plan on the inputs in `s`. */
-static tx_status run(tx_slots *s, const pass *p, const int32_t *sources)
+static tx_status run(tx_slots *s, const tx_slots_pass *p, const int32_t *sources)
 {
     const size_t rows = (size_t)p->rows * sizeof(int32_t);
     TX_TRY(write_rates(s, p));
+    TX_TRY(write_spans(s, p));
     TX_TRY(tx_plan_write(p->plan, p->tokens, s->tokens, (size_t)p->length * rows));
     TX_TRY(tx_plan_write(p->plan, p->positions, s->positions, rows));
     if (p->slots)
@@ -221,7 +47,8 @@ static tx_status run(tx_slots *s, const pass *p, const int32_t *sources)
     TX_TRY(tx_plan_write(p->plan, p->chosen, s->chosen, (size_t)p->outputs * sizeof(int32_t)));
     TX_TRY(tx_source_write(s->source, p->plan, s->positions));
     TX_TRY(tx_plan_run(p->plan));
-    return tx_plan_read(p->plan, p->logits, s->read, (size_t)(p->outputs * s->padded) * sizeof *s->read);
+    return s->ranks ? tx_slots_gather(s->ranks, p->plan, p->logits, p->outputs, s->vocab, s->padded, s->read)
+                    : tx_plan_read(p->plan, p->logits, s->read, (size_t)(p->outputs * s->padded) * sizeof *s->read);
 }
 
 /* ---- Prompts -------------------------------------------------------------------------------------------- */
@@ -232,8 +59,8 @@ static void set_logits(tx_slots *s, int64_t slot, int64_t row)
 }
 
 /* Runs a decode plan. Its rows without a token compute one for other slots, at a position that their next token or
- * piece of a prompt overwrites. */
-static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int32_t *tokens, int64_t count,
+ * piece of a prompt overwrites. It does not change their states. */
+static tx_status step(tx_slots *s, const tx_slots_pass *p, const int32_t *slot, const int32_t *tokens, int64_t count,
                       const int32_t *sources)
 {
     int64_t other = 0;
@@ -249,10 +76,14 @@ static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int
         const int64_t at = !p->slots ? i : i < count ? slot[i] : other++;
         s->rows[i] = (int32_t)at;
         s->tokens[i] = s->new[at] >= 0 ? s->new[at] : 0;
+        s->counts[i] = s->new[at] >= 0;
         s->positions[i] = (int32_t)tx_min(s->filled[at], s->context - 1);
         s->chosen[i] = (int32_t)i;
     }
-    TX_TRY(run(s, p, sources));
+    const tx_status status = run(s, p, sources);
+    for (int64_t i = 0; i < count && status && s->recurs; i++)
+        s->filled[slot[i]] = 0; /* states may have advanced */
+    TX_TRY(status);
     for (int64_t i = 0; i < count; i++) {
         set_logits(s, slot[i], p->slots ? i : slot[i]);
         s->held[slot[i] * s->context + s->filled[slot[i]]++] = tokens[i];
@@ -260,15 +91,23 @@ static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int
     return TX_OK;
 }
 
+/* Whether the caches end within a piece from `first` on. States cannot go back, so their piece must fit. */
+static bool must_step(const tx_slots *s, const tx_slots_pass *p, int64_t first)
+{
+    return s->recurs && first + p->length > s->context;
+}
+
 /* Sets row `row` of a prefill plan to the prompt's tokens from `first` on. Returns the first position: if the cache
  * ends within the piece, the piece starts earlier; tokens that are computed again give the same result. Padding after a
  * prompt fills positions that later tokens overwrite before any query attends to them. */
-static int64_t set_piece(tx_slots *s, const pass *p, int64_t row, int64_t slot, const tx_prompt *prompt, int64_t first)
+static int64_t set_piece(tx_slots *s, const tx_slots_pass *p, int64_t row, int64_t slot, const tx_prompt *prompt,
+                         int64_t first)
 {
     const int64_t at = tx_min(first, s->context - p->length), last = prompt->count - 1 - at;
     for (int64_t t = 0; t < p->length; t++)
         s->tokens[row * p->length + t] = at + t < prompt->count ? prompt->ids[at + t] : 0;
     s->positions[row] = (int32_t)at;
+    s->counts[row] = (int32_t)tx_max(0, tx_min(prompt->count - at, p->length));
     s->rows[row] = (int32_t)slot;
     s->chosen[row] = (int32_t)(row * p->length + (last < 0 ? 0 : tx_min(last, p->length - 1)));
     return at;
@@ -289,6 +128,14 @@ static tx_status read_source(tx_slots *s, int64_t slot, const tx_prompt *prompt)
     return step(s, &s->decode.pass[0], &at, &begin, 1, NULL);
 }
 
+static tx_status start_each(tx_slots *s, const tx_prompt *prompts, int64_t count)
+{
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t first = 0; first < prompts[r].count;)
+            TX_TRY(tx_slots_prefill(s, r, prompts[r].ids, prompts[r].count, &first, NULL, NULL));
+    return TX_OK;
+}
+
 /* Rows without a prompt compute the first one. */
 tx_status tx_slots_start(tx_slots *slots, const tx_prompt *prompts, int64_t count)
 {
@@ -297,7 +144,7 @@ tx_status tx_slots_start(tx_slots *slots, const tx_prompt *prompts, int64_t coun
         TX_TRY(read_source(s, r, &prompts[r]));
     if (s->source)
         return TX_OK;
-    const pass *p = &s->start.pass[0];
+    const tx_slots_pass *p = &s->start.pass[0];
     int64_t longest = 0;
     for (int64_t r = 0; r < s->count; r++) {
         const tx_prompt *prompt = &prompts[r < count ? r : 0];
@@ -306,6 +153,8 @@ tx_status tx_slots_start(tx_slots *slots, const tx_prompt *prompts, int64_t coun
         s->mixed[r] = false;
         s->filled[r] = 0; /* after a failure the caches are invalid */
     }
+    if (must_step(s, p, (longest - 1) / p->length * p->length))
+        return start_each(s, prompts, count);
     for (int64_t first = 0; first < longest; first += p->length) {
         for (int64_t r = 0; r < s->count; r++)
             set_piece(s, p, r, r, &prompts[r < count ? r : 0], first);
@@ -320,12 +169,26 @@ tx_status tx_slots_start(tx_slots *slots, const tx_prompt *prompts, int64_t coun
 }
 
 /* The longest plan that the rest of a prompt fills, or else the shortest. */
-static const pass *pass_for(const passes *of, int64_t left)
+static const tx_slots_pass *pass_for(const tx_slots_passes *of, int64_t left)
 {
     int32_t i = of->count - 1;
     while (i > 0 && of->pass[i].length > left)
         i--;
     return &of->pass[i];
+}
+
+/* Computes the next token of a prompt by a decode plan. */
+static tx_status step_prompt(tx_slots *s, int64_t slot, const int32_t *ids, int64_t *first, const float **all,
+                             int64_t *stride)
+{
+    s->filled[slot] = (int32_t)*first;
+    TX_TRY(step(s, &s->decode.pass[0], &(int32_t){(int32_t)slot}, ids + *first, 1, NULL));
+    ++*first;
+    if (all) {
+        *all = tx_slots_logits(s, slot);
+        *stride = s->padded;
+    }
+    return TX_OK;
 }
 
 tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count, int64_t *first,
@@ -342,7 +205,11 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
     if (set_rates(s, slot, count) || s->mixed[slot]) /* keys with other frequencies are computed again */
         *first = 0;
     s->mixed[slot] = false;
-    const pass *p = pass_for(all ? &s->score : &s->prefill, count - *first);
+    const tx_slots_pass *p = pass_for(all ? &s->score : &s->prefill, count - *first);
+    if (must_step(s, p, *first))
+        p = pass_for(&s->prefill, 1);
+    if (must_step(s, p, *first))
+        return step_prompt(s, slot, ids, first, all, stride);
     const int64_t at = set_piece(s, p, 0, slot, &(tx_prompt){ids, count}, *first), end = tx_min(count, at + p->length);
     for (int64_t i = 0; i < p->outputs && all; i++)
         s->chosen[i] = (int32_t)i;
@@ -365,7 +232,7 @@ int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids,
     int64_t same = 0;
     while (same < most && slots->held[slot * slots->context + same] == ids[same])
         same++;
-    return same;
+    return slots->recurs && same < slots->filled[slot] ? 0 : same;
 }
 
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
@@ -414,7 +281,7 @@ tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tok
     if (sources)
         TX_TRY(exchange(s, sources));
     for (int64_t done = 0, some; done < count; done += some) {
-        const pass *p = s->decode.pass;
+        const tx_slots_pass *p = s->decode.pass;
         while (p->rows < count - done && p < s->decode.pass + s->decode.count - 1)
             p++;
         some = tx_min(count - done, p->rows);
@@ -452,7 +319,7 @@ int64_t tx_slots_context(const tx_slots *slots)
 
 /* Computes the same tokens in all rows of a plan, and compares all their logits with those in `want`. Writes those of
  * the first row there if `first`. */
-static tx_status compare(tx_slots *s, const pass *p, bool first, float *want, bool *equal)
+static tx_status compare(tx_slots *s, const tx_slots_pass *p, bool first, float *want, bool *equal)
 {
     tx_status status = TX_OK;
     *equal = true;
@@ -474,10 +341,10 @@ static tx_status compare(tx_slots *s, const pass *p, bool first, float *want, bo
 
 tx_status tx_slots_prove(tx_slots *slots)
 {
-    passes *of = &slots->decode;
+    tx_slots_passes *of = &slots->decode;
     const int32_t count = of->count, last = count - 1;
     float *want = malloc(PROOF_STEPS * (size_t)slots->vocab * sizeof *want);
-    bool equal[PASSES], enough = false;
+    bool equal[TX_SLOTS_PASSES], enough = false;
     tx_status status = want ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
     for (int32_t reference = 0; !enough && !status; reference = last) {
         enough = reference == last;
@@ -491,7 +358,7 @@ tx_status tx_slots_prove(tx_slots *slots)
         if (status || equal[i])
             of->pass[of->count++] = of->pass[i];
         else
-            free_pass(&of->pass[i]);
+            tx_slots_pass_free(&of->pass[i]);
     free(want);
     return status;
 }

@@ -20,6 +20,8 @@ typedef struct tx_slots_options {
     int64_t beams;        /* slots of a prompt; if there are several, each may continue another's cache */
     int64_t draft_tokens; /* more tokens that tx_slots_prefill computes for `all`; 0 if prompts vary */
     bool q8_0;            /* caches in blocks of Q8_0, not in the type of activations */
+    tx_dtype autocast;    /* type of products (tx_graph_autocast); an adapter decides it itself */
+    tx_comm *ranks;       /* the tensor-parallel group that divides the model, or NULL */
 } tx_slots_options;
 
 typedef struct tx_slots tx_slots;
@@ -46,10 +48,17 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
 tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tokens, int64_t count,
                         const int32_t *sources);
 /* Length of the longest prefix that a prompt shares with the tokens in a slot's cache, without the prompt's last token,
- * because its logits are needed. */
+ * because its logits are needed. With recurrent layers it is 0 unless the prompt continues all of these tokens, because
+ * states cannot go back. */
 int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
-/* Keeps the first `count` tokens of a slot, and forgets the others. */
+/* Keeps the first `count` tokens of a slot, and forgets the others. With recurrent layers `count` is 0 or all. */
 void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count);
+/* Checks that the ranks divide the columns of `*logits`, and makes it a tensor that may be an output: this rank's
+ * columns (ranks.c). */
+tx_status tx_slots_divide(const tx_config *config, tx_tensor **logits);
+/* Reads them, `rows` rows, and gathers those of all ranks into rows of `padded`, of which the first `vocab` are set. */
+tx_status tx_slots_gather(tx_comm *ranks, tx_plan *plan, tx_tensor *logits, int64_t rows, int64_t vocab, int64_t padded,
+                          float *to);
 /* Logits [vocab_size] for the token after the last one of a slot. They live until the slot's next token. */
 const float *tx_slots_logits(const tx_slots *slots, int64_t slot);
 int64_t tx_slots_vocab(const tx_slots *slots);

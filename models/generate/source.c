@@ -23,7 +23,7 @@ struct tx_source {
 static tx_status build(tx_source *s, tx_model *model)
 {
     const tx_arch_options options = {.size = sizeof options, .cache = s->context, .cache_rows = s->slots};
-    TX_TRY(tx_lora_graph(model, s->config, &s->graph));
+    TX_TRY(tx_lora_graph(model, s->config, TX_F32, &s->graph));
     s->tokens = tx_input(s->graph, "input_ids", TX_I32, TX_SHAPE(1, s->context));
     s->length = tx_input(s->graph, "attention_lengths", TX_I32, TX_SHAPE(1));
     s->position = tx_input(s->graph, "positions", TX_I32, TX_SHAPE(s->beams));

@@ -237,6 +237,7 @@ tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, 
     t.stop = (tx_stop){lm->tokenizer, t.how.stop_strings, t.how.stop_count};
     TX_THEN(status, run(&t, lm));
     release(&t);
+    lm->generated = status == TX_OK;
     return status;
 }
 

@@ -7,13 +7,15 @@
 
 #include "models/arch/pooling.h"
 #include "models/gguf/gguf_family.h"
+#include "models/tx_convert.h"
 
-/* Exports a model folder's weights, configuration and tokenizer to one file. After a failure there is no file. Weights
- * are written as `dtype`, except tensors that llama.cpp expects in fp32 (vectors and position tables). With q8_0, rows
- * that are not a multiple of the block size become fp16. Fails if weights do not match the configuration or are not
- * finite, and if llama.cpp would compute the model or the tokenizer differently. Memory holds at most one transposed
- * matrix. `report` may be NULL. */
-tx_status tx_gguf_export(const char *folder, const char *path, tx_gguf_dtype dtype, const tx_reporter *report);
+/* Exports a model folder's weights, configuration and tokenizer to one file. After a failure there is no file. Tensors
+ * have the types that llama.cpp would choose (tx_gguf_choose). `importance` is a file of llama-imatrix by which types
+ * of 2 to 6 bits round, or NULL. Fails if weights do not match the configuration or are not finite or too large, and if
+ * llama.cpp would compute the model or the tokenizer differently. Memory holds at most one transposed matrix. `report`
+ * may be NULL. */
+tx_status tx_gguf_export(const char *folder, const char *path, tx_convert_type type, const char *importance,
+                         const tx_reporter *report);
 /* Imports a file as a folder that transformers loads: config.json, model.safetensors of `dtype` (F32, F16 or BF16; F32
  * keeps every value exactly), tokenizer.json. Fails if the folder already holds a model. config.json is written last.
  */
@@ -26,6 +28,10 @@ tx_status tx_gguf_weights(const char *path, tx_weights **weights);
 /* Makes `config` store the matrices that the file holds in blocks (TX_BLOCK_MAP) as they are, unless a parameter joins
  * matrices whose blocks differ in size, or the layout is transposed (GPT-2). Only one cpu device computes with them. */
 tx_status tx_gguf_keep_blocks(const char *path, tx_config *config);
+
+/* Makes training round the matrices of `config` (tx_rounding) to the types that tx_gguf_export would choose for `type`
+ * without importance. TX_UNSUPPORTED for models that cannot be exported. */
+tx_status tx_gguf_round(tx_config *config, tx_convert_type type);
 
 /* ---- Shared by the files gguf_*.c ---------------------------------------------------------------------- */
 
@@ -40,6 +46,9 @@ tx_status tx_gguf_each_key(const tx_gguf_family *family, tx_gguf_visit *visit, v
 
 /* Reads the configuration of a file. The caller frees it. */
 tx_status tx_gguf_config(const tx_gguf_file *file, tx_config **config);
+
+/* Makes the checks of an export that need no weights. */
+tx_status tx_gguf_check_export(const char *folder);
 
 /* Makes the checks of a type, and those that follow from its row. */
 tx_status tx_gguf_check_settings(const tx_gguf_exported *model);

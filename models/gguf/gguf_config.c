@@ -46,6 +46,26 @@ static tx_status find_type(reading *m)
     return status;
 }
 
+/* Reads an integer. Files may list it for each layer. */
+static tx_status get_whole(const reading *m, const char *key, int64_t min, int64_t max, int64_t *whole)
+{
+    tx_gguf_array layers;
+    if (tx_gguf_get_array(m->file, key, false, &layers))
+        return tx_gguf_get_int(m->file, key, min, max, whole);
+    tx_status status = layers.count > 0 ? TX_OK : tx_fail(TX_FORMAT, "%s is empty", key);
+    for (int64_t i = 0; i < layers.count && !status; i++)
+        if (layers.number[i] != layers.number[0])
+            status =
+                tx_fail(TX_UNSUPPORTED, "%s: layer %" PRId64 " has %g, layer 0 %g: a %s has the same in all layers",
+                        key, i, layers.number[i], layers.number[0], m->type->type);
+    if (!status && !(layers.number[0] >= (double)min && layers.number[0] <= (double)max))
+        status = tx_fail(TX_FORMAT, "%s: %g is out of range", key, layers.number[0]);
+    if (!status)
+        *whole = (int64_t)layers.number[0];
+    tx_gguf_array_free(&layers);
+    return status;
+}
+
 static tx_status read_key(void *context, const tx_gguf_key *row)
 {
     const reading *m = context;
@@ -74,7 +94,7 @@ static tx_status read_key(void *context, const tx_gguf_key *row)
         TX_TRY(tx_gguf_get_number(m->file, key, &number));
         return tx_json_set_number(m->json, name, number);
     }
-    TX_TRY(tx_gguf_get_int(m->file, key, 0, UINT32_MAX, &whole));
+    TX_TRY(get_whole(m, key, 0, UINT32_MAX, &whole));
     if (tx_json_has(m->json, name)) { /* two GGUF keys map to one name */
         int64_t other;
         TX_TRY(tx_json_get_int(m->json, name, 0, UINT32_MAX, &other));
@@ -186,7 +206,7 @@ static tx_status read_rope(const reading *m)
     int64_t width, heads, size;
     float *factors;
     TX_TRY(tx_gguf_get_int(m->file, tx_gguf_key_of(key, architecture, "embedding_length"), 1, 1 << 24, &width));
-    TX_TRY(tx_gguf_get_int(m->file, tx_gguf_key_of(key, architecture, TX_GGUF_HEAD_COUNT), 1, 1 << 24, &heads));
+    TX_TRY(get_whole(m, tx_gguf_key_of(key, architecture, TX_GGUF_HEAD_COUNT), 1, 1 << 24, &heads));
     size = width / heads;
     TX_TRY(
         TX_GGUF_OPTIONAL(int, m->file, tx_gguf_key_of(key, architecture, "attention.key_length"), 2, 1 << 24, &size));

@@ -10,6 +10,7 @@
 #ifndef TX_FILES_GGUF_H
 #define TX_FILES_GGUF_H
 
+#include "api/base/blocks.h"
 #include "tx.h"
 
 /* X(NAME, number, bytes): types of values. STRING and ARRAY have no fixed size. */
@@ -34,20 +35,11 @@ typedef enum tx_gguf_value {
 #undef X
 } tx_gguf_value;
 
-/* X(NAME, number, elements, bytes, file, "name"): types of tensors, with elements and bytes of a block. `file` is the
- * value of general.file_type if most tensors have the type. */
-#define TX_GGUF_DTYPE_MAP(X)          \
-    X(F32, 0, 1, 4, 0, "f32")         \
-    X(F16, 1, 1, 2, 1, "f16")         \
-    X(Q4_0, 2, 32, 18, 2, "q4_0")     \
-    X(Q8_0, 8, 32, 34, 7, "q8_0")     \
-    X(Q4_K, 12, 256, 144, 15, "q4_k") \
-    X(Q6_K, 14, 256, 210, 18, "q6_k") \
-    X(BF16, 30, 1, 2, 32, "bf16")     \
-    X(MXFP4, 39, 32, 17, 38, "mxfp4")
+/* X(NAME, number, elements, bytes, name): types of tensors, with elements and bytes of a block (api/base/blocks.h). */
+#define TX_GGUF_DTYPE_MAP(X) TX_BLOCK_PLAIN_MAP(X) TX_BLOCK_MAP(X) TX_BLOCK_FILE_MAP(X)
 
 typedef enum tx_gguf_dtype {
-#define X(name, number, elements, bytes, file, text) TX_GGUF_##name,
+#define X(name, number, elements, bytes, lower) TX_GGUF_##name,
     TX_GGUF_DTYPE_MAP(X)
 #undef X
         TX_GGUF_DTYPES
@@ -56,6 +48,8 @@ typedef enum tx_gguf_dtype {
 /* Elements of a block; the length of a row is a multiple of it. */
 int64_t tx_gguf_block(tx_gguf_dtype dtype);
 int64_t tx_gguf_block_bytes(tx_gguf_dtype dtype);
+/* The number of the type in files. */
+int32_t tx_gguf_type_number(tx_gguf_dtype dtype);
 
 #define TX_GGUF_MAX_RANK 4
 
@@ -69,15 +63,15 @@ typedef struct tx_gguf_tensor {
 int64_t tx_gguf_elements(const tx_gguf_tensor *tensor);
 int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor);
 
-/* The same type of TX, or TX_DTYPE_COUNT for MXFP4, with which TX does not compute. */
+/* The same type of TX, or TX_DTYPE_COUNT for blocks that occur only in files. */
 tx_dtype tx_gguf_stored(tx_gguf_dtype dtype);
 /* Converts `count` elements, a multiple of the block, from the format of files, which is exact. */
 void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data);
 
-/* Converts `count` elements, a multiple of the block, to the format of files; `bytes` may be `data`. q8_0 is the only
- * type with blocks that can be written, as ggml's reference does. The scale is the largest magnitude divided by 127.
- * Each byte is the number divided by the fp32 scale, rounded to nearest, halves away from zero. */
-void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes);
+/* Converts a row of `count` elements, a multiple of the block, to the format of files; `bytes` may be `data` for types
+ * without blocks. `importance` has a weight of each column's errors, or is NULL. Types without blocks may also get
+ * several rows. */
+void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, const float *importance, int64_t count, void *bytes);
 
 /* ---- Reading ----------------------------------------------------------------------------------- */
 

@@ -210,14 +210,14 @@ static tx_status find_dtype(uint32_t number, tx_gguf_dtype *dtype)
 {
     char list[128] = "";
     switch (number) {
-#define X(name, number, elements, bytes, file, text) \
-    case number:                                     \
-        *dtype = TX_GGUF_##name;                     \
+#define X(name, number, elements, bytes, lower) \
+    case number:                                \
+        *dtype = TX_GGUF_##name;                \
         return TX_OK;
         TX_GGUF_DTYPE_MAP(X)
 #undef X
     default:
-#define X(name, number, elements, bytes, file, text) tx_list_add(list, sizeof list, ", ", "%s", #name);
+#define X(name, number, elements, bytes, lower) tx_list_add(list, sizeof list, ", ", "%s", #name);
         TX_GGUF_DTYPE_MAP(X)
 #undef X
         return tx_fail(TX_UNSUPPORTED, "type %s (%" PRIu32 ") is not supported, only %s",

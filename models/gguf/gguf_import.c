@@ -29,7 +29,7 @@ static tx_status append(importing *m, int64_t count)
         if (!isfinite(m->buffer[i]))
             return tx_fail(TX_FORMAT, "holds %f: weights must be finite", (double)m->buffer[i]);
     if (m->dtype != TX_F32)
-        tx_gguf_encode(types[m->dtype], m->buffer, count, m->buffer);
+        tx_gguf_encode(types[m->dtype], m->buffer, NULL, count, m->buffer);
     return tx_st_append(m->writer, m->buffer, (size_t)tx_gguf_bytes(&of));
 }
 
@@ -56,7 +56,7 @@ static tx_status write_weights(importing *m, const char *path)
         const tx_shape shape = tx_st_shape(of);
         m->tensor[i] = tx_weights_part(of->name, m->dtype, &shape);
     }
-    TX_TRY(tx_st_create(path, m->tensor, count, NULL, &m->writer));
+    TX_TRY(tx_st_create(path, m->tensor, count, &m->writer));
     for (int32_t i = 0; i < count; i++) {
         TX_TRY(write_tensor(m, i));
         tx_report_progress(m->report, path, i + 1, count);

@@ -2,33 +2,39 @@
  * Conversion between fp32 and the types of tensors in GGUF files. */
 #include "models/gguf/gguf_file.h"
 
-#include "api/base/blocks.h"
-#include "models/files/mxfp4.h"
-
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "GGUF data are little-endian and copied unchanged; this machine is big-endian"
 #endif
 
-#define Q8_BLOCK 32
-
 static const struct {
+    int32_t number;
     int64_t elements, bytes;
-} blocks[TX_GGUF_DTYPES] = {
-#define X(name, number, elements, bytes, file, text) [TX_GGUF_##name] = {elements, bytes},
-    TX_GGUF_DTYPE_MAP(X)
-#undef X
-};
+    tx_dtype stored;
+    void (*read)(const uint8_t *block, float *restrict data); /* NULL for types without blocks */
+    void (*write)(const float *row, const float *importance, int64_t count, uint8_t *bytes);
+} types[TX_GGUF_DTYPES] = {
+#define PLAIN(name, number, elements, bytes, lower) [TX_GGUF_##name] = {number, elements, bytes, TX_##name, NULL, NULL},
+#define KEPT(name, number, elements, bytes, lower) \
+    [TX_GGUF_##name] = {number, elements, bytes, TX_##name, tx_block_read_##lower, tx_block_write_##lower},
+#define FILED(name, number, elements, bytes, lower) \
+    [TX_GGUF_##name] = {number, elements, bytes, TX_DTYPE_COUNT, tx_block_read_##lower, tx_block_write_##lower},
+    TX_BLOCK_PLAIN_MAP(PLAIN) TX_BLOCK_MAP(KEPT) TX_BLOCK_FILE_MAP(FILED)};
 
 int64_t tx_gguf_block(tx_gguf_dtype dtype)
 {
-    return blocks[dtype].elements;
+    return types[dtype].elements;
 }
 
 int64_t tx_gguf_block_bytes(tx_gguf_dtype dtype)
 {
-    return blocks[dtype].bytes;
+    return types[dtype].bytes;
+}
+
+int32_t tx_gguf_type_number(tx_gguf_dtype dtype)
+{
+    return types[dtype].number;
 }
 
 int64_t tx_gguf_elements(const tx_gguf_tensor *tensor)
@@ -41,46 +47,31 @@ int64_t tx_gguf_elements(const tx_gguf_tensor *tensor)
 
 int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor)
 {
-    return tx_gguf_elements(tensor) / blocks[tensor->dtype].elements * blocks[tensor->dtype].bytes;
+    return tx_gguf_elements(tensor) / types[tensor->dtype].elements * types[tensor->dtype].bytes;
 }
 
-#define TX_MXFP4 TX_DTYPE_COUNT
 tx_dtype tx_gguf_stored(tx_gguf_dtype dtype)
 {
-    switch (dtype) {
-#define X(name, number, elements, bytes, file, text) \
-    case TX_GGUF_##name:                             \
-        return TX_##name;
-        TX_GGUF_DTYPE_MAP(X)
-#undef X
-    default:
-        return TX_DTYPE_COUNT;
-    }
+    return types[dtype].stored;
 }
 
 void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data)
 {
     const uint8_t *from = bytes;
-    if (dtype != TX_GGUF_MXFP4) {
-        tx_to_f32(tx_gguf_stored(dtype), bytes, count, data);
-        return;
-    }
-    /* A block is its scale and 16 bytes, of which byte i holds the elements i and i + 16. ggml has no negative zero. */
-    for (int64_t i = 0; i < count; i += TX_MXFP4_BLOCK, from += blocks[dtype].bytes)
-        for (int64_t k = 0; k < TX_MXFP4_BLOCK / 2; k++) {
-            data[i + k] = tx_mxfp4_value(from[1 + k] & 15u, *from) + 0.0f;
-            data[i + k + TX_MXFP4_BLOCK / 2] = tx_mxfp4_value(from[1 + k] >> 4, *from) + 0.0f;
-        }
+    if (dtype == TX_GGUF_F32)
+        memcpy(data, bytes, (size_t)count * sizeof *data);
+    else if (!types[dtype].read)
+        tx_to_f32(types[dtype].stored, bytes, count, data);
+    for (int64_t i = 0; i < count && types[dtype].read; i += types[dtype].elements, from += types[dtype].bytes)
+        types[dtype].read(from, data + i);
 }
 
-void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes)
+void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, const float *importance, int64_t count, void *bytes)
 {
-    uint8_t *to = bytes;
-    if (dtype == TX_GGUF_F32)
-        memcpy(bytes, data, (size_t)count * sizeof *data);
-    else if (dtype == TX_GGUF_Q8_0)
-        for (int64_t i = 0; i < count / Q8_BLOCK; i++)
-            tx_block_write_q8_0(data + i * Q8_BLOCK, to + i * blocks[dtype].bytes);
+    if (types[dtype].write)
+        types[dtype].write(data, importance, count, bytes);
+    else if (dtype == TX_GGUF_F32)
+        memmove(bytes, data, (size_t)count * sizeof *data);
     else
-        tx_from_f32(tx_gguf_stored(dtype), data, count, bytes);
+        tx_from_f32(types[dtype].stored, data, count, bytes);
 }

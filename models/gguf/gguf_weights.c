@@ -210,15 +210,15 @@ tx_status tx_gguf_weights(const char *path, tx_weights **weights)
 /* The type of the blocks in which a parameter may hold a piece, or F32. */
 static tx_dtype blocks_of(const reading *m, int32_t piece)
 {
-    const bool is_matrix = tx_gguf_tensor_at(m->file, m->source[piece])->rank == 2;
+    const bool is_matrix = tx_gguf_tensor_at(m->file, m->source[piece])->rank == 2 + (m->layout[piece].expert >= 0);
     return is_matrix && tx_block_values(m->stored[piece]) > 0 ? m->stored[piece] : TX_F32;
 }
 
 /* The type of a parameter that consists of a piece of type `piece` and others of type `others`: the one with more bytes
- * if their blocks have equally many values. */
-static tx_dtype joint(tx_dtype piece, tx_dtype others)
+ * if their blocks have equally many values. Sections of experts alternate, so they have one type. */
+static tx_dtype joint(tx_dtype piece, tx_dtype others, bool experts)
 {
-    if (tx_block_values(piece) != tx_block_values(others))
+    if (tx_block_values(piece) != tx_block_values(others) || (experts && piece != others))
         return TX_F32;
     return tx_block_bytes(piece) > tx_block_bytes(others) ? piece : others;
 }
@@ -234,7 +234,7 @@ tx_status tx_gguf_keep_blocks(const char *path, tx_config *config)
     }
     for (int32_t i = 0; i < m->pieces; i++) {
         tx_dtype *type = &created[m->piece[i].param];
-        *type = m->piece[i].first == 0 ? blocks_of(m, i) : joint(blocks_of(m, i), *type);
+        *type = m->piece[i].first == 0 ? blocks_of(m, i) : joint(blocks_of(m, i), *type, m->layout[i].expert >= 0);
     }
     release(m);
     free(config->blocks);

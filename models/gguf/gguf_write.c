@@ -133,11 +133,6 @@ static tx_status pad(tx_file *file, int64_t bytes)
 
 static void add_tensors(const tx_gguf_tensor *tensors, int32_t count, tx_buffer *to)
 {
-    static const uint32_t numbers[TX_GGUF_DTYPES] = {
-#define X(name, number, elements, bytes, file, text) [TX_GGUF_##name] = (number),
-        TX_GGUF_DTYPE_MAP(X)
-#undef X
-    };
     int64_t offset = 0;
     for (int32_t i = 0; i < count; i++) {
         const tx_gguf_tensor *t = &tensors[i];
@@ -145,7 +140,7 @@ static void add_tensors(const tx_gguf_tensor *tensors, int32_t count, tx_buffer 
         add_u32(to, (uint32_t)t->rank);
         for (int32_t d = t->rank - 1; d >= 0; d--)
             add_u64(to, (uint64_t)t->dim[d]);
-        add_u32(to, numbers[t->dtype]);
+        add_u32(to, (uint32_t)tx_gguf_type_number(t->dtype));
         add_u64(to, (uint64_t)offset);
         offset += tx_gguf_bytes(t) + padding(tx_gguf_bytes(t));
     }

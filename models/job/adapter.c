@@ -76,7 +76,8 @@ static tx_status apply_settings(tx_job *j, const tx_lora *lora)
     } settings[] = {{TX_JOB_AT(lora_rank), rank},
                     {TX_JOB_AT(lora_alpha), alpha},
                     {TX_JOB_AT(lora_dropout), dropout},
-                    {TX_JOB_AT(lora_targets), lora->targets},
+                    {TX_JOB_AT(lora_targets), *lora->targets ? lora->targets : NULL},
+                    {TX_JOB_AT(lora_parameters), lora->parameters},
                     {TX_JOB_AT(lora_saved), lora->saved},
                     {TX_JOB_AT(lora_tokens), lora->tokens},
                     {TX_JOB_AT(lora_init), tx_lora_takes_principal(lora) ? lora->init : "true"},
@@ -105,7 +106,8 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *lora)
     if (!same_tokens(had->tokens, lora->tokens))
         return tx_fail(TX_INVALID, "--trainable_token_indices: the adapter in %s has others: leave it out", checkpoint);
     if (had->rank != lora->rank || had->alpha != lora->alpha || had->rank_stabilised != lora->rank_stabilised ||
-        had->dora != lora->dora || !same_names(had->targets, lora->targets) || !same_names(had->saved, lora->saved))
+        had->dora != lora->dora || !same_names(had->targets, lora->targets) || !same_names(had->saved, lora->saved) ||
+        !same_names(had->parameters, lora->parameters))
         return tx_fail(TX_INVALID,
                        "%s: the adapter has r %" PRId64 ", alpha %g, target modules %s%s%s%s%s: leave out options "
                        "with other values",
@@ -120,21 +122,26 @@ static tx_status settings_of(const tx_job_settings *set, const tx_config *config
 {
     static const char *const inits[] = {NULL, TX_LORA_PISSA, TX_LORA_OLORA, TX_LORA_LOFTQ};
     const tx_architecture *row = config->architecture;
-    const char *targets = set->lora_targets ? set->lora_targets : row->lora_targets;
+    const char *targets = set->lora_targets ? set->lora_targets : set->lora_parameters ? "" : row->lora_targets;
     const char *saved = set->lora_saved ? set->lora_saved : had ? had->saved : row->lora_saved;
     if (!targets)
         return tx_fail(TX_INVALID, "--lora_target_modules is missing: name the modules of a %s to adapt", row->type);
-    *lora = (tx_lora){.rank = set->lora_rank,
-                      .alpha = set->lora_alpha,
-                      .dropout = set->lora_dropout,
-                      .dora = set->use_dora,
-                      .rank_stabilised = set->use_rslora,
-                      .targets = (char *)(uintptr_t)targets,
-                      .saved = (char *)(uintptr_t)saved,
-                      .task = had ? had->task : NULL,
-                      .init = (char *)(uintptr_t)inits[set->lora_init],
-                      .tokens = (char *)(uintptr_t)set->lora_tokens,
-                      .rules = had ? had->rules : NULL};
+    *lora =
+        (tx_lora){.rank = set->lora_rank,
+                  .alpha = set->lora_alpha,
+                  .dropout = set->lora_dropout,
+                  .rate_of_b = (float)set->loraplus_ratio,
+                  .rate_of_embeddings =
+                      set->loraplus_ratio > 0 && set->rate > 0 ? (float)(set->loraplus_embedding / set->rate) : 0.0f,
+                  .dora = set->use_dora,
+                  .rank_stabilised = set->use_rslora,
+                  .targets = (char *)(uintptr_t)targets,
+                  .parameters = (char *)(uintptr_t)set->lora_parameters,
+                  .saved = (char *)(uintptr_t)saved,
+                  .task = had ? had->task : NULL,
+                  .init = (char *)(uintptr_t)inits[set->lora_init],
+                  .tokens = (char *)(uintptr_t)set->lora_tokens,
+                  .rules = had ? had->rules : NULL};
     return TX_OK;
 }
 
@@ -174,6 +181,8 @@ tx_status tx_job_choose_adapter(tx_job *j)
     TX_TRY(tx_lora_untie(&result, in->config));
     TX_TRY(tx_lora_check(&result, in->config));
     if (j->set.load_in_4bit)
-        in->config->packed = j->set.double_quant ? TX_NF4_DOUBLE : TX_NF4;
+        tx_config_pack(in->config, j->set.double_quant ? TX_NF4_DOUBLE : TX_NF4);
+    if (j->set.load_in_8bit)
+        tx_config_pack(in->config, TX_Q8);
     return tx_lora_copy(&result, &in->config->lora);
 }

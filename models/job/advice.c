@@ -162,7 +162,7 @@ static bool pack(tx_job *j, char words[WORDS])
         j->set.load_in_4bit = false;
         return false;
     }
-    config->packed = TX_NF4;
+    tx_config_pack(config, TX_NF4);
     snprintf(words + used, WORDS - used, "%s--load_in_4bit", used ? " " : "");
     return true;
 }
@@ -249,7 +249,7 @@ tx_status tx_job_advise(tx_job *j, int64_t scratch, char *text, size_t size)
         if (config->lora != lora)
             tx_lora_free(config->lora);
         config->lora = lora;
-        config->packed = packed;
+        tx_config_pack(config, packed);
     }
     if (!*text)
         TX_THEN(status, try_together(j, scratch, text, size));

@@ -10,8 +10,8 @@
  *       The value is the value of the option.
  *
  *   WORD(path, option, words)
- *       The value is translated by "Theirs=ours|Theirs=ours". "theirs=!text" is refused with the text. "*" keeps all
- *       other values.
+ *       The value is translated by "Theirs=ours|Theirs=ours". "theirs=!text" is refused with the text, "theirs=" leaves
+ *       the option unchanged. "*" keeps all other values.
  *
  *   POWER(path, option)
  *       The option is two to the power of the value.
@@ -153,7 +153,7 @@ static void set_word(reading *r, const char *path, const known_key *row, const c
 {
     if (*ours == '!')
         refuse(r, path, ours + 1);
-    else
+    else if (*ours)
         set(r, path, row->to, ours);
 }
 
@@ -256,11 +256,16 @@ static void walk(reading *r, const char *path, const tx_json *value);
 /* Applies the key "enabled" of an object. Returns whether its other keys count. */
 static bool is_on(reading *r, const char *path, const tx_json *object, const known_key *enabled)
 {
+    bool on = false;
     for (void *i = tx_json_first(object); i; i = tx_json_next(object, i))
-        if (strcmp(tx_json_key(i), "enabled") == 0)
+        if (strcmp(tx_json_key(i), "enabled") == 0) {
             apply(r, path, tx_json_value(i));
-    char *now = enabled->kind == SET ? value_of(r->job, enabled->to) : NULL;
-    const bool on = now && strcmp(now, "false") != 0;
+            on = enabled->kind == WORD && !tx_json_as_bool(tx_json_value(i), path, &on) && on;
+        }
+    if (enabled->kind != SET)
+        return on;
+    char *now = value_of(r->job, enabled->to);
+    on = now && strcmp(now, "false") != 0;
     free(now);
     return on;
 }
@@ -378,10 +383,26 @@ static tx_status read_fsdp(tx_job *j)
     return end(&r, name);
 }
 
+/* Translates the options of accelerate's files. */
+static tx_status read_accelerate(tx_job *j)
+{
+    reading r = {.job = j};
+    const tx_job_settings *s = &j->set;
+    if (s->mixed_precision)
+        set(&r, TX_JOB_SPELL(mixed_precision),
+            s->mixed_precision == TX_JOB_MIXED_BF16 ? TX_JOB_SPELL(bf16) : TX_JOB_SPELL(fp16), "true");
+    if (s->distributed_type == TX_JOB_DISTRIBUTED_FSDP && !s->fsdp)
+        set(&r, TX_JOB_SPELL(distributed_type), TX_JOB_SPELL(fsdp), "true");
+    if (s->distributed_type == TX_JOB_DISTRIBUTED_DEEPSPEED && !s->deepspeed)
+        refuse(&r, TX_JOB_SPELL(distributed_type), "give DeepSpeed's file as --deepspeed, or use --zero_stage");
+    return *r.refused ? tx_fail(TX_UNSUPPORTED, "%s", r.refused) : TX_OK;
+}
+
 tx_status tx_job_read_configurations(tx_job *j)
 {
     free(j->notes);
     j->notes = NULL;
+    TX_TRY(read_accelerate(j));
     TX_TRY(read_deepspeed(j));
     return read_fsdp(j);
 }

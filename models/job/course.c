@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Makes the options of the training loop and the description of a run. */
+#include "models/job/plans.h"
 #include "models/job/results.h"
 
 #include "api/base/arithmetic.h"
@@ -48,12 +49,18 @@ tx_status tx_job_make_schedule(const tx_job_settings *set, double peak, int64_t 
     return tx_schedule_adjust(schedule, set->schedule_settings);
 }
 
+int64_t tx_job_warmup(const tx_job *j)
+{
+    const int64_t steps = resolve(j, j->set.warmup_steps);
+    return steps ? steps : (int64_t)ceil(j->set.warmup_ratio * (double)j->steps);
+}
+
 static tx_status make_schedule(const tx_job *j, tx_schedule *schedule)
 {
-    int64_t warmup = resolve(j, j->set.warmup_steps);
-    if (warmup == 0)
-        warmup = (int64_t)ceil(j->set.warmup_ratio * (double)j->steps);
-    return tx_job_make_schedule(&j->set, j->set.rate, warmup, j->steps, schedule);
+    TX_TRY(tx_job_make_schedule(&j->set, j->set.rate, tx_job_warmup(j), j->steps, schedule));
+    if (tx_job_schedule_free(&j->set)) /* other optimizers with constant rates do not warm up */
+        schedule->warmup_steps = tx_job_warmup(j);
+    return TX_OK;
 }
 
 /* The approximate size of the other files: tokenizer, log and history. */
@@ -92,6 +99,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .best_metric = j->inputs.metric->name,
         .flops_per_token = tx_arch_flops(j->inputs.config),
         .checkpoint_bytes = weight_bytes(j) + (set->only_model ? 0 : tx_model_state_bytes(j->model)) + small_bytes(j),
+        .checkpoint = j->inputs.checkpoint,
         .write = tx_job_write_files,
         .reopen = tx_job_reopen_output,
         .write_context = j,

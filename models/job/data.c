@@ -7,7 +7,23 @@
 #include "models/train/writer.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Names the user's data instead of the prepared file, whose lines are the rows of the data, in a message about it. */
+static tx_status name_data(tx_status status, const char *path, const char *name)
+{
+    static const char lines[] = ": line ";
+    char text[1024];
+    const size_t length = path ? strlen(path) : 0;
+    if (!status || !name || !length || strcmp(path, name) == 0 || strncmp(tx_error(), path, length) != 0)
+        return status;
+    const char *rest = tx_error() + length;
+    const bool numbered = strncmp(rest, lines, strlen(lines)) == 0;
+    snprintf(text, sizeof text, "%s%s%s", name, numbered ? ": row " : "", rest + (numbered ? strlen(lines) : 0));
+    return tx_fail(status, "%s", text);
+}
 
 /* ---- The task --------------------------------------------------------------------------------------------- */
 
@@ -23,7 +39,7 @@ static tx_status find_row(const tx_job *j, const tx_task_row **row)
                                  .path = path,
                                  .labelled = path && (tx_rows_kind_of(path) == TX_ROWS_TABLE || j->set.label_column),
                                  .trains = tx_job_trains(&j->set)};
-    TX_TRY(tx_task_detect(&signs, row));
+    TX_TRY(name_data(tx_task_detect(&signs, row), path, in->train_path ? in->train_name : in->validation_name));
     return *row ? TX_OK
                 : tx_fail(TX_UNSUPPORTED,
                           "a %s has no labels, and the run does not train: give a classifier or --do_train",
@@ -133,7 +149,7 @@ static tx_status open_samples(tx_job *j, const tx_task *task, const char *path, 
         .seed = tx_job_data_seed(set),
         .report = j->report,
     };
-    tx_status status = tx_samples_open(task, path, &options, samples);
+    const tx_status status = name_data(tx_samples_open(task, path, &options, samples), path, name);
     free(cache);
     if (status)
         return status;
@@ -150,6 +166,8 @@ tx_status tx_job_open_data(tx_job *j)
     const tx_task *task = in->task; /* data may have a task of their own */
     if (in->train_path && tx_job_trains(&j->set))
         TX_TRY(open_samples(j, task, in->train_path, in->train_name, TX_DATA_TRAIN, &in->train));
+    if (in->train.count && task->generates)
+        in->block = in->train.block; /* of the longest prompt */
     if (in->validation_path)
         TX_TRY(open_samples(j, task, in->validation_path, in->validation_name, TX_DATA_VALIDATION, &in->validation));
     if (in->test_path)

@@ -82,29 +82,13 @@ static const char *named_device(const tx_job *j)
     return j->set.device ? j->set.device : j->comm->local_size > 1 ? "cpu" : "auto";
 }
 
-/* Takes this rank's device from a list with one name for each rank of the host. A single name is for all ranks. */
-static tx_status take_device(tx_job *j, const char *list)
-{
-    int32_t names = 1;
-    for (const char *at = list; (at = strchr(at, ',')) != NULL; at++)
-        names++;
-    if (names > 1 && names != j->comm->local_size)
-        return tx_fail(TX_INVALID,
-                       "--device %s: %" PRId32 " devices for %" PRId32 " rank%s of this host: name one for "
-                       "each rank, or one for all",
-                       list, names, j->comm->local_size, j->comm->local_size == 1 ? "" : "s");
-    for (int32_t r = 0; names > 1 && r < j->comm->local_rank; r++)
-        list = strchr(list, ',') + 1;
-    snprintf(j->device, sizeof j->device, "%.*s", (int)strcspn(list, ","), list);
-    return TX_OK;
-}
-
 tx_status tx_job_bind_rank(tx_job *j)
 {
     char *cpus = NULL;
     bool bound = false;
     int32_t index;
-    tx_status status = take_device(j, named_device(j));
+    tx_status status =
+        tx_placement_device(named_device(j), j->comm->local_rank, j->comm->local_size, sizeof j->device, j->device);
     TX_THEN(status, tx_placement_cpus(&cpus));
     if (!status && j->comm->size > 1)
         status = find_binding(j->comm, cpus, &bound);

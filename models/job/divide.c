@@ -118,6 +118,17 @@ static void note_machine(const tx_job *j, const tx_split_machine *m)
                 1e-9 * m->moving, links);
 }
 
+tx_status tx_job_forecast_fit(tx_job *j, int64_t scratch, tx_fit *fit)
+{
+    tx_forecast forecast;
+    tx_status status = tx_job_split(j);
+    TX_THEN(status, tx_job_assign_blocks(j));
+    TX_THEN(status, tx_job_forecast(j, scratch, &forecast));
+    TX_TRY(tx_comm_agree(j->comm, status, "plan its part"));
+    forecast.memory.bytes[TX_MEMORY_SCRATCH] += scratch;
+    return tx_job_judge_fit(j, &forecast.memory, fit);
+}
+
 typedef enum verdict { UNSUPPORTED, TOO_LARGE, FITS } verdict;
 
 /* Whether the engine supports the split, and whether it fits in the memory of all ranks. */

@@ -4,7 +4,6 @@
 
 #include "api/base/memory_left.h"
 #include "api/base/number.h"
-#include "models/job/plans.h"
 #include "models/job/ranks.h"
 #include "models/options/bytes.h"
 
@@ -74,14 +73,18 @@ void tx_fit_text(const tx_fit *fit, char *text, size_t size)
                   tx_gib(fit->limit));
 }
 
-tx_status tx_job_judge_fit(tx_job *j, const tx_memory *planned, tx_fit *fit)
+/* Compares the memory that the ranks plan with that of their devices and of their hosts. With `whole` hosts have no
+ * limit. */
+static tx_status judge(tx_job *j, const tx_memory *planned, bool whole, tx_fit *fit)
 {
     const tx_device_info *device = tx_engine_device(j->engine);
     tx_fit_rank mine = {.host = j->comm->ranks[j->comm->rank].host,
                         .on_host = device->type == TX_DEVICE_CPU,
                         .device_memory = device->memory,
-                        .planned = *planned};
-    mine.left = tx_memory_left("", mine.owner, sizeof mine.owner);
+                        .planned = *planned,
+                        .left = INT64_MAX};
+    if (!whole)
+        mine.left = tx_memory_left("", mine.owner, sizeof mine.owner);
     snprintf(mine.device, sizeof mine.device, "%s", device->id);
     tx_status status;
     tx_fit_rank *all = tx_comm_gather(j->comm, &mine, sizeof mine, &status);
@@ -91,13 +94,12 @@ tx_status tx_job_judge_fit(tx_job *j, const tx_memory *planned, tx_fit *fit)
     return status;
 }
 
-tx_status tx_job_forecast_fit(tx_job *j, int64_t scratch, tx_fit *fit)
+tx_status tx_job_judge_fit(tx_job *j, const tx_memory *planned, tx_fit *fit)
 {
-    tx_forecast forecast;
-    tx_status status = tx_job_split(j);
-    TX_THEN(status, tx_job_assign_blocks(j));
-    TX_THEN(status, tx_job_forecast(j, scratch, &forecast));
-    TX_TRY(tx_comm_agree(j->comm, status, "plan its part"));
-    forecast.memory.bytes[TX_MEMORY_SCRATCH] += scratch;
-    return tx_job_judge_fit(j, &forecast.memory, fit);
+    return judge(j, planned, false, fit);
+}
+
+tx_status tx_job_judge_devices(tx_job *j, const tx_memory *planned, tx_fit *fit)
+{
+    return judge(j, planned, true, fit);
 }

@@ -34,8 +34,10 @@ void tx_fit_text(const tx_fit *fit, char *text, size_t size);
 
 /* Compares the memory that all ranks plan with the available memory. All ranks call it and get the same answer. */
 tx_status tx_job_judge_fit(tx_job *job, const tx_memory *planned, tx_fit *fit);
-/* The same for the plans of the current options with `scratch` bytes of scratch memory. The device is not used. If one
- * rank fails, all fail. TX_MEMORY if a tensor is too large for a device. */
+/* The same with the whole memory of the devices and of unlimited hosts, which is the same in each run. */
+tx_status tx_job_judge_devices(tx_job *job, const tx_memory *planned, tx_fit *fit);
+/* As tx_job_judge_fit, for the plans of the current options with `scratch` bytes of scratch memory. The device is not
+ * used. If one rank fails, all fail. TX_MEMORY if a tensor is too large for a device. */
 tx_status tx_job_forecast_fit(tx_job *job, int64_t scratch, tx_fit *fit);
 
 #endif

@@ -30,7 +30,9 @@ static tx_status adapt(const tx_forecaster_options *o, tx_config *config)
                        config->architecture->type);
     tx_status status = tx_lora_check(&lora, config);
     if (o->load_in_4bit)
-        config->packed = o->double_quant ? TX_NF4_DOUBLE : TX_NF4;
+        tx_config_pack(config, o->double_quant ? TX_NF4_DOUBLE : TX_NF4);
+    if (o->load_in_8bit)
+        tx_config_pack(config, TX_Q8);
     return status ? status : tx_lora_copy(&lora, &config->lora);
 }
 

@@ -3,7 +3,9 @@
 #include "models/job/inputs.h"
 
 #include "models/arch/find.h"
+#include "models/arch/wrapper.h"
 #include "models/files/hub.h"
+#include "models/gguf/gguf.h"
 #include "models/lora/lora.h"
 #include "models/names.h"
 
@@ -35,6 +37,15 @@ static tx_status read_generation(tx_job_inputs *in)
     return tx_file_exists(path) ? tx_file_read_text(path, limit, &in->generation, &size) : TX_OK;
 }
 
+/* Decides whether a model that is a part of its folder is saved as such. */
+static tx_status choose_form(tx_job *j)
+{
+    tx_config *config = j->inputs.config;
+    if (config->wrapped)
+        config->wrapped->text_only = j->set.text_only && !j->set.lora_rank && !j->inputs.lora;
+    return tx_wrapper_check(config);
+}
+
 static tx_status choose_config(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -47,7 +58,9 @@ static tx_status choose_config(tx_job *j)
         TX_TRY(tx_job_open_adapter(j));
         TX_TRY(read_generation(in));
         TX_TRY(tx_config_of_folder(in->model_folder, &in->config));
-        return in->adapter_folder ? tx_lora_adapted_config(in->adapter_folder, &in->config) : TX_OK;
+        if (in->adapter_folder)
+            TX_TRY(tx_lora_adapted_config(in->adapter_folder, &in->config));
+        return choose_form(j);
     }
     TX_TRY(set->config ? find_config(set->config, &in->config) : tx_config_small(&in->config));
     return set->config_overrides ? tx_config_override(in->config, set->config_overrides) : TX_OK;
@@ -215,6 +228,8 @@ tx_status tx_job_open(tx_job *j)
     TX_TRY(tx_job_choose_task(j));
     TX_TRY(tx_job_choose_adapter(j));
     TX_TRY(tx_job_choose_pruning(j));
+    if (j->set.qat)
+        TX_TRY(tx_fail_in(tx_gguf_round(j->inputs.config, (tx_convert_type)j->set.qat), "--qat"));
     note_model(j);
     const int64_t labels = j->inputs.config->labels;
     TX_TRY(tx_job_open_data(j));

@@ -206,6 +206,7 @@ static tx_status prepare(tx_job *j)
         TX_TRY(tx_job_choose_split(j));
     }
     TX_TRY(tx_job_split(j));
+    TX_TRY(tx_job_plan_rollouts(j));
     TX_TRY(count_steps(j));
     tx_watchdog_begin(j->watch, TX_WATCHDOG_COMPILING);
     TX_TRY(tx_job_open_device(j));
@@ -348,7 +349,9 @@ static tx_status work(tx_job *j)
     if (j->inputs.test.count && !j->already_complete)
         TX_TRY(tx_job_predict(j));
     TX_TRY(tx_job_write_card(j));
-    return wait_for_ranks(j);
+    TX_TRY(wait_for_ranks(j));
+    tx_job_note_next(j);
+    return TX_OK;
 }
 
 /* Fails with the collected errors of a run that is otherwise complete. */

@@ -32,10 +32,13 @@ const char *tx_optimizer_word(int32_t place, tx_optimizer_kind *kind)
     return words[place].word;
 }
 
-typedef enum setting_kind { NUMBER, TRUTH, DTYPE, ADJUST } setting_kind;
+typedef enum setting_kind { NUMBER, AMOUNT, TRUTH, DTYPE, ADJUST } setting_kind;
 
 #define OF(kind) (1u << TX_##kind)
-#define ADAMS (OF(ADAMW) | OF(ADAMW_8BIT) | OF(ADAMW_ANYPRECISION) | OF(MUON))
+#define ADAMS                                                                                           \
+    (OF(ADAMW) | OF(ADAMW_8BIT) | OF(ADAMW_ANYPRECISION) | OF(MUON) | OF(ADEMAMIX) | OF(STABLE_ADAMW) | \
+     OF(SCHEDULE_FREE_ADAMW))
+#define LIONS (OF(LION) | OF(LION_8BIT))
 #define AT(member) offsetof(tx_optimizer_options, member)
 
 /* Settings of --optim_args, named as in torch, transformers and torchdistx. */
@@ -45,11 +48,15 @@ static const struct {
     setting_kind kind;
     size_t offset;
 } settings[] = {
-    {"beta1", ADAMS | OF(LION), NUMBER, AT(beta1)},
-    {"beta2", ADAMS | OF(LION), NUMBER, AT(beta2)},
+    {"beta1", ADAMS | LIONS, NUMBER, AT(beta1)},
+    {"beta2", ADAMS | LIONS, NUMBER, AT(beta2)},
+    {"beta3", OF(ADEMAMIX), NUMBER, AT(beta3)},
+    {"alpha", OF(ADEMAMIX), AMOUNT, AT(slow_weight)},
+    {"t_alpha", OF(ADEMAMIX), AMOUNT, AT(slow_weight_steps)},
+    {"t_beta3", OF(ADEMAMIX), AMOUNT, AT(beta3_steps)},
     {"eps", ADAMS, NUMBER, AT(eps)},
     {"weight_decay", ~0u, NUMBER, AT(weight_decay)},
-    {"momentum", OF(SGD) | OF(MUON), NUMBER, AT(momentum)},
+    {"momentum", OF(SGD) | OF(MUON) | OF(SCHEDULE_FREE_SGD), NUMBER, AT(momentum)},
     {"nesterov", OF(SGD) | OF(MUON), TRUTH, AT(nesterov)},
     {"adjust_lr_fn", OF(MUON), ADJUST, AT(match_rms)},
     {"scale_parameter", OF(ADAFACTOR), TRUTH, AT(scale_parameter)},
@@ -75,10 +82,11 @@ static tx_status store(int32_t index, const char *value, tx_optimizer_options *o
     const char *wanted = "true or false";
     int place = tx_option_truth(value);
     switch (settings[index].kind) {
-    case NUMBER: {
-        const double number = tx_number_read(value, &end);
-        if (end == value || *end || !(number >= 0 && number < 1))
-            return tx_fail(TX_INVALID, "%s=%s: must be in [0, 1)", settings[index].name, value);
+    case NUMBER:
+    case AMOUNT: {
+        const double number = tx_number_read(value, &end), limit = settings[index].kind == AMOUNT ? 1e9 : 1.0;
+        if (end == value || *end || !(number >= 0 && number < limit))
+            return tx_fail(TX_INVALID, "%s=%s: must be in [0, %g)", settings[index].name, value, limit);
         *(float *)at = (float)number;
         return TX_OK;
     }
@@ -136,6 +144,11 @@ static tx_status set_all(const char *text, tx_optimizer_options *o)
     return status;
 }
 
+bool tx_job_schedule_free(const tx_job_settings *set)
+{
+    return words[set->optim].kind == TX_SCHEDULE_FREE_ADAMW || words[set->optim].kind == TX_SCHEDULE_FREE_SGD;
+}
+
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options)
 {
     tx_optimizer_options o = {sizeof o,
@@ -145,17 +158,24 @@ tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *opt
                               (float)set->epsilon,
                               .weight_decay = (float)set->decay,
                               .compensation_dtype = TX_BF16,
+                              .beta3 = 0.9999f,
+                              .slow_weight = 5,
                               .keep_zeros = tx_job_prunes(set)};
     if (o.kind == TX_MUON) { /* defaults of torch.optim.Muon */
         o.momentum = 0.95f;
         o.nesterov = true;
     }
+    if (o.kind == TX_SCHEDULE_FREE_SGD) /* the default of schedulefree.SGDScheduleFree */
+        o.momentum = 0.9f;
     tx_status status = set->optim_args ? set_all(set->optim_args, &o) : TX_OK;
     if (status == TX_OK && o.nesterov && !(o.momentum > 0))
         status = tx_fail(TX_INVALID, "nesterov=True needs a momentum above 0");
+    if (status == TX_OK && o.relative_step && set->loraplus_ratio > 0)
+        status = tx_fail(TX_INVALID, "relative_step=True computes one rate: leave --loraplus_lr_ratio out");
     if (status == TX_OK && o.warmup_init && !o.relative_step)
         status = tx_fail(TX_INVALID, "warmup_init=True needs relative_step=True");
-    const bool divides = o.kind == TX_ADAMW || o.kind == TX_ADAMW_8BIT || o.kind == TX_ADAMW_ANYPRECISION;
+    const bool divides = o.kind == TX_ADAMW || o.kind == TX_ADAMW_8BIT || o.kind == TX_ADAMW_ANYPRECISION ||
+                         o.kind == TX_ADEMAMIX || o.kind == TX_SCHEDULE_FREE_ADAMW;
     if (status == TX_OK && o.keep_zeros && divides && !(o.eps > 0))
         status = tx_fail(TX_INVALID, "--sparsity needs an epsilon above 0, because it divides moments of 0");
     if (status == TX_OK)

@@ -19,6 +19,13 @@ static tx_offload_place offload_place(const tx_job *j, int32_t asked)
     return place == TX_OFFLOAD_HOST && tx_job_in_host(j) ? TX_OFFLOAD_NONE : place;
 }
 
+/* Whether the run needs evaluation plans, also for log-probabilities. */
+static bool evaluates(const tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    return tx_job_evaluates(set) || set->do_predict || set->precompute_ref || j->inputs.task->generates;
+}
+
 tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, int64_t *limit)
 {
     const tx_job_settings *set = &j->set;
@@ -27,6 +34,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
     TX_TRY(tx_job_optimizer(set, &optimizer));
     optimizer.offload = offload_place(j, set->offload_optimizer);
     optimizer.offload_folder = set->nvme_path;
+    optimizer.warmup_steps = (float)tx_job_warmup(j);
     *trainer = (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
         .set = set,
@@ -44,7 +52,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
                      .replicas = j->replicas, .context = j->context, .peers = j->peers,
                      .schedule = (tx_pipeline_schedule)set->pipeline_schedule, .chunks = tx_job_chunks(set),
                      .stage_blocks = j->stage_blocks},
-        .eval_batch = tx_job_evaluates(set) || set->do_predict || set->precompute_ref ? set->eval_batch : 0,
+        .eval_batch = evaluates(j) ? set->eval_batch : 0,
         .lengths = j->inputs.task->of_texts && !set->pad_to_max_length ? TX_LENGTHS_MAX : 0,
         .stored = half(stored, false),
         .autocast = half(set->bf16 || narrow, set->fp16),
@@ -57,7 +65,8 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
         .optimizer = optimizer,
         .watch = set->debug ? &j->report : NULL,
         .teacher = j->inputs.teacher,
-        .write = set->predict_with_generate ? &j->inputs.write : NULL,
+        .write = set->predict_with_generate || j->inputs.task->generates ? &j->inputs.write : NULL,
+        .slots = tx_job_slots(j),
     };
     if (j->inputs.config->lora) /* frozen matrices are stored in the type that products read */
         j->inputs.config->lora->stored = trainer->autocast;
@@ -81,6 +90,8 @@ tx_status tx_job_forecast(tx_job *j, int64_t scratch, tx_forecast *forecast)
     TX_TRY(tx_job_trainer_options(j, &trainer, &limit));
     if (limit)
         TX_TRY(tx_job_choose_checkpointing(j, &trainer, limit, scratch));
+    else
+        TX_TRY(tx_job_choose_logits(j, &trainer));
     return tx_trainer_forecast(j->engine, j->inputs.config, &trainer, forecast);
 }
 
@@ -131,6 +142,8 @@ tx_status tx_job_compile(tx_job *j)
     tx_memory planned;
     int64_t limit;
     TX_TRY(tx_job_trainer_options(j, &trainer, &limit));
+    if (!limit)
+        TX_TRY(tx_job_choose_logits(j, &trainer));
     TX_TRY(make_plans(j, &trainer));
     if (limit) {
         TX_TRY(tx_model_memory(j->model, &planned));

@@ -16,6 +16,9 @@ tx_status tx_job_compile(tx_job *job);
  * bytes. TX_MEMORY if that limit cannot be met. */
 tx_status tx_job_forecast(tx_job *job, int64_t scratch, tx_forecast *forecast);
 
+/* The steps of the warm-up (course.c). */
+int64_t tx_job_warmup(const tx_job *job);
+
 /* ---- checkpointing.c ------------------------------------------------------------------------------------ */
 
 /* Chooses the least recomputation with which each rank plans at most `limit` bytes, including `scratch` bytes for
@@ -23,6 +26,12 @@ tx_status tx_job_forecast(tx_job *job, int64_t scratch, tx_forecast *forecast);
 tx_status tx_job_choose_checkpointing(tx_job *job, tx_trainer_options *trainer, int64_t limit, int64_t scratch);
 /* Notes the recomputation and its cost. */
 void tx_job_note_checkpointing(const tx_job *job);
+
+/* ---- logits.c ------------------------------------------------------------------------------------------- */
+
+/* Sets trainer->logits to the largest chunks of the classifier that fit on all devices, if this rank computes on a
+ * GPU. */
+tx_status tx_job_choose_logits(tx_job *job, tx_trainer_options *trainer);
 
 /* ---- kernels.c ------------------------------------------------------------------------------------------ */
 

@@ -33,6 +33,10 @@ bool tx_job_in_host(const tx_job *job);
 tx_status tx_job_make_groups(tx_job *job);
 /* Divides the rows of a step and of a micro-batch among the ranks. */
 tx_status tx_job_split(tx_job *job);
+/* The number of completions that a rank writes at once; 0 if the run does not generate (rollouts.c). */
+int64_t tx_job_slots(const tx_job *job);
+/* Sizes the generation batches of a task that generates (rollouts.c). The rows are divided. */
+tx_status tx_job_plan_rollouts(tx_job *job);
 /* Refuses micro-batches of one row if the loss compares rows, and warns of single rows in evaluations and at the end of
  * a step. */
 tx_status tx_job_check_rows(tx_job *job);

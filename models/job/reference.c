@@ -19,7 +19,7 @@
 tx_status tx_job_open_second(tx_job *j, const char *name, tx_dtype dtype)
 {
     tx_job_inputs *in = &j->inputs;
-    const char *use = in->task->is_preference ? "reference" : "teacher";
+    const char *use = in->task->refers ? "reference" : "teacher";
     TX_TRY(tx_hub_model(name, &in->teacher_folder));
     TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
     const tx_config *c = in->config, *t = in->teacher;
@@ -42,9 +42,8 @@ tx_status tx_job_open_reference(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     char *start = NULL;
-    if (!j->inputs.task->is_preference)
-        return TX_OK;
-    if (!tx_preference_has_reference(j->inputs.task, set) || set->precompute_ref || !set->model)
+    const tx_task *task = j->inputs.task;
+    if (!task->refers || !task->refers(task, set) || set->precompute_ref || !set->model)
         return TX_OK;
     if (set->ref_model || !j->inputs.config->lora) {
         TX_TRY(tx_job_open_second(j, set->ref_model ? set->ref_model : set->model, set->dtype ? TX_BF16 : TX_F32));
@@ -57,12 +56,11 @@ tx_status tx_job_open_reference(tx_job *j)
     const bool adapted = tx_lora_is_folder(start), saved = lora->saved || strcmp(tx_lora_bias(lora), "none") != 0;
     free(start);
     if (adapted || saved || tx_lora_takes_principal(lora))
-        return tx_fail(TX_UNSUPPORTED,
-                       "%s: the reference is not the base model of the adapter: give "
-                       "--precompute_ref_log_probs",
+        return tx_fail(TX_UNSUPPORTED, "%s: the reference is not the base model of the adapter: give %s",
                        adapted ? "the model has an adapter before training"
                        : saved ? "--lora_modules_to_save"
-                               : "--init_lora_weights");
+                               : "--init_lora_weights",
+                       task->generates ? "--ref_model or --beta 0" : "--precompute_ref_log_probs");
     tx_job_note(j, "reference the base model of the adapter");
     return TX_OK;
 }

@@ -5,6 +5,7 @@
 #include "api/base/number.h"
 #include "models/files/hub.h"
 #include "models/lora/lora.h"
+#include "models/task/policy.h"
 #include "models/task/preference.h"
 #include "models/tokenizer/utf8.h"
 #include "models/train/schedule.h"
@@ -187,8 +188,8 @@ static void refuse_others(judged *run)
 {
     char owners[256];
     for (const tx_option *o = tx_job_table.option; o < tx_job_table.option + tx_job_table.count; o++) {
-        const uint32_t trait = tx_job_traits(o) & TX_TASK_OPTIONS & ~run->row->traits;
-        if (!trait || !tx_job_in_use(&run->set, o))
+        const uint32_t trait = tx_job_traits(o) & TX_TASK_OPTIONS;
+        if (!trait || (trait & run->row->traits) || !tx_job_in_use(&run->set, o))
             continue;
         tx_task_owners(trait, owners, sizeof owners);
         refuse(run, "--%s is for %s; this is %s", o->name, owners, run->task->name);

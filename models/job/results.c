@@ -4,6 +4,7 @@
 #include "models/job/results.h"
 
 #include "api/base/file.h"
+#include "models/arch/labels.h"
 #include "models/files/folder.h"
 #include "models/lora/lora.h"
 #include "models/train/card.h"
@@ -118,7 +119,7 @@ static int by_name(const void *left, const void *right)
 }
 
 /* Number of results of training. The first TRAINED ones are also in the log history. */
-enum { TRAINED = 5, TRAINING = TRAINED + 5 };
+enum { TRAINED = 5, TRAINING = TRAINED + 6 };
 
 static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
 {
@@ -134,6 +135,7 @@ static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
         {"train_tokens_per_second", (double)s->tokens / s->wall, 3},
         {"num_input_tokens_seen", (double)j->inputs.state.tokens, 0},
         {"num_padded_tokens_seen", (double)j->inputs.state.padded_tokens, 0},
+        {"train_checkpoint_runtime", s->saving, 3},
     };
     memcpy(figures, result, sizeof result);
 }
@@ -195,6 +197,56 @@ static tx_status write_predictions(const tx_job *j, const char *path, const floa
     return status;
 }
 
+/* Writes a line with the names of the labels, or with the scores of a sample. */
+static tx_status write_scores_line(const tx_config *config, int64_t sample, const float *scores, tx_file *file)
+{
+    char text[160];
+    tx_status status = TX_OK;
+    snprintf(text, sizeof text, "%" PRId64, sample);
+    status = tx_file_append(file, scores ? text : "index", scores ? strlen(text) : strlen("index"));
+    for (int64_t k = 0; k < config->labels && !status; k++) {
+        const char *name = tx_label_name(config, k);
+        if (scores)
+            tx_format(text, sizeof text, "\t%.6g", (double)scores[k]);
+        else if (name)
+            snprintf(text, sizeof text, "\t%.150s", name);
+        else
+            snprintf(text, sizeof text, "\tLABEL_%" PRId64, k);
+        status = tx_file_append(file, text, strlen(text));
+    }
+    TX_THEN(status, tx_file_append(file, "\n", 1));
+    return status;
+}
+
+/* Writes the score of each label for each text: predict_scores.tsv. */
+static tx_status write_scores(const tx_job *j, const float *outputs)
+{
+    const tx_config *config = j->inputs.config;
+    float *scores = malloc((size_t)config->labels * sizeof *scores);
+    tx_file *file = NULL;
+    tx_status status = scores ? TX_OK : tx_fail(TX_MEMORY, "no memory for scores");
+    TX_THEN(status, tx_file_create(TX_PATH(j->set.output_dir, "predict_scores.tsv"), &file));
+    TX_THEN(status, write_scores_line(config, 0, NULL, file));
+    for (int64_t i = 0; i < j->inputs.test.count && !status; i++) {
+        tx_label_scores(outputs + i * config->labels, config->labels, config->problem == TX_PROBLEM_MULTI_LABEL,
+                        scores);
+        status = write_scores_line(config, i, scores, file);
+    }
+    free(scores);
+    if (!status)
+        return tx_file_commit(file);
+    tx_file_discard(file);
+    return status;
+}
+
+/* Whether the outputs of the task are logits of the labels of texts. */
+static bool has_scores(const tx_job *j)
+{
+    const tx_config *config = j->inputs.config;
+    return config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION && config->problem != TX_PROBLEM_NUMBERS &&
+           config->labels > 1 && tx_run_columns(j->trainer) == config->labels;
+}
+
 tx_status tx_job_predict(tx_job *j)
 {
     const char *glue = tx_job_glue(&j->set); /* as run_glue */
@@ -204,11 +256,32 @@ tx_status tx_job_predict(tx_job *j)
     TX_TRY(tx_run_outputs(j->trainer, &j->inputs.test, j->watch, sums, &outputs));
     snprintf(name, sizeof name, "predict_results%s%s.txt", glue ? "_" : "", glue ? glue : "");
     const char *path = TX_PATH(j->set.output_dir, name);
-    const tx_status status = tx_job_leads(j) ? write_predictions(j, path, outputs) : TX_OK;
+    tx_status status = tx_job_leads(j) ? write_predictions(j, path, outputs) : TX_OK;
+    if (tx_job_leads(j) && has_scores(j))
+        TX_THEN(status, write_scores(j, outputs));
     if (!status)
         tx_job_note(j, "predict %s: %" PRId64 " sample%s", path, j->inputs.test.count, tx_s(j->inputs.test.count));
     free(outputs);
     return status;
+}
+
+/* ---- The next step ---------------------------------------------------------------------------------------------- */
+
+void tx_job_note_next(const tx_job *j)
+{
+    const tx_head head = j->inputs.config->architecture->head;
+    const uint32_t traits = j->inputs.row->traits;
+    const char *folder = j->set.output_dir, *quote = strpbrk(folder, " \"$&;()*?") ? "'" : "";
+    const bool labels = head == TX_HEAD_SEQUENCE_CLASSIFICATION || head == TX_HEAD_TOKEN_CLASSIFICATION;
+    const bool texts = head == TX_HEAD_CAUSAL_LM || head == TX_HEAD_SEQ2SEQ;
+    const char *how = traits & TX_EMBED           ? "--embed --prompt \"TEXT\""
+                      : labels                    ? "--classify --prompt \"TEXT\""
+                      : texts && traits & TX_TALK ? "--chat"
+                      : texts                     ? "--prompt \"TEXT\""
+                                                  : NULL;
+    if (how && j->summary.steps && tx_job_leads(j))
+        tx_job_note(j, "next    txgen --%s %s%s%s %s", j->inputs.config->lora ? "adapter" : "model", quote, folder,
+                    quote, how);
 }
 
 /* ---- Card ------------------------------------------------------------------------------------------------------- */
@@ -230,7 +303,8 @@ tx_status tx_job_write_card(const tx_job *j)
     if (!status && data)
         status = tx_json_set_string(facts, "dataset", data);
     TX_THEN(status, tx_json_set_string(facts, "device", tx_engine_device(j->engine)->name));
-    TX_THEN(status, tx_json_set(facts, "hyperparameters", tx_job_arguments(set, TX_CARD, 0)));
+    TX_THEN(status, tx_json_set(facts, "hyperparameters",
+                                tx_job_arguments(set, TX_CARD | (lora ? (uint32_t)TX_ADAPTER : 0u), 0)));
     TX_THEN(status, tx_json_set(facts, "results", metrics_json(j->results, j->result_count)));
     TX_THEN(status, tx_json_set(facts, "log", tx_json_copy(j->inputs.state.history)));
     TX_THEN(status, tx_card_write(set->output_dir, facts));

@@ -72,5 +72,7 @@ tx_status tx_job_report_evaluation(tx_job *job, const tx_run_evaluation *evaluat
 tx_status tx_job_predict(tx_job *job);
 /* Writes the model card. */
 tx_status tx_job_write_card(const tx_job *job);
+/* Notes the command that uses the trained model, if a program of TX uses such models. */
+void tx_job_note_next(const tx_job *job);
 
 #endif

@@ -3,6 +3,7 @@
 #include "models/job/settings.h"
 
 #include "models/train/schedule.h"
+#include "models/tx_convert.h"
 #include "models/tx_train.h"
 
 #include <float.h>
@@ -21,7 +22,9 @@ static const char greater_words[] = TX_GREATER_MAP(WORD);
 #define LOSS(name, word) "|" #word
 static const char embedding_loss_words[] = "auto" TX_EMBEDDING_LOSS_MAP(LOSS);
 static const char pooling_words[] = "auto|cls|max|mean|mean_sqrt_len_tokens|weightedmean|lasttoken";
+static const char scale_words[] = TX_SCALE_REWARDS_MAP(WORD);
 static const char divergence_words[] = TX_DIVERGENCE_MAP(WORD);
+static const char qat_words[] = TX_CONVERT_MAP(WORD);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
 static const char task_words[] = "auto"
@@ -77,6 +80,7 @@ static const tx_option_spelling spellings[] = {{"--dataset_text_field", "text_co
                                                {"--lr_scheduler", "lr_scheduler_type"},
                                                {"--dataset_processes", "preprocessing_num_workers"},
                                                {"--peft_use_dora", "use_dora"},
+                                               {"--target_parameters", "lora_target_parameters"},
                                                {"--peft_use_rslora", "use_rslora"},
                                                {"--wandb_name", "run_name"},
                                                {"--num_beams", "generation_num_beams"},

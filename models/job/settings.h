@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/* Properties of options, one bit each (models/options/options.def). Bits 10, 11 and 13 to 18 are those of
+/* Properties of options, one bit each (models/options/options.def). Bits 10, 11 and 13 to 19 are those of
  * tx_task_trait. */
 typedef enum tx_job_trait {
     TX_NO_TRAIT = 0,
@@ -72,6 +72,8 @@ tx_status tx_job_check(const tx_option_values *options, const struct tx_job_inpu
 tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config);
 /* Fills the options of the optimizer. TX_INVALID if optim_args has a setting that the optimizer does not have. */
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
+/* Whether the optimizer is schedule-free. */
+bool tx_job_schedule_free(const tx_job_settings *set);
 /* Whether weights are pruned, and the check of the options of pruning (pruning.c). */
 bool tx_job_prunes(const tx_job_settings *set);
 tx_status tx_job_check_pruning(const tx_job_settings *set);

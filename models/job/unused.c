@@ -2,7 +2,10 @@
  * Warns of given options that have no effect in this run (the rows UNUSED of relations.def). */
 #include "models/job/inputs.h"
 
+#include "models/task/policy.h"
 #include "models/task/preference.h"
+
+#include <string.h>
 
 enum { TOGETHER = 7 };
 
@@ -29,7 +32,7 @@ static void add_all(const tx_job *j, char *text, size_t size)
     const bool blocks = !task->length, table = tx_arch_classifies(in->config), evaluates = tx_job_evaluates(set),
                talks = (in->row->traits & TX_TALK) && !task->is_preference, plain = in->row->traits & TX_PLAIN_TEXT,
                padded = j->pipeline || j->expert, dense = !tx_job_has_experts(in->config),
-               betas = known || (o.kind != TX_SGD && o.kind != TX_ADAFACTOR),
+               betas = known || (o.kind != TX_SGD && o.kind != TX_ADAFACTOR && o.kind != TX_SCHEDULE_FREE_SGD),
                to_file = set->offload_optimizer == TX_OFFLOAD_FILE || set->offload_param == TX_OFFLOAD_FILE,
                by_steps = set->evaluation == TX_STRATEGY_STEPS,
                events = set->report_to && set->report_to != 1u << TX_REPORT_NONE;

@@ -33,9 +33,10 @@ void tx_job_note_adapter(const tx_job *j)
     const bool packed = j->inputs.config->packed != TX_F32;
     const int64_t all = tx_arch_param_count(j->inputs.config), trained = tx_job_trained_count(j);
     tx_job_note(j,
-                "lora    r %" PRId64 ", scale %g, %s%s%s: %" PRId64
+                "lora    r %" PRId64 ", scale %g, %s%s%s%s%s: %" PRId64
                 " parameters are trained, %.3g %% of the model's %" PRId64 "; frozen matrices are in %s%s%s",
-                lora->rank, tx_lora_scale(lora), lora->targets, lora->saved ? ", all of " : "",
+                lora->rank, tx_lora_scale(lora), lora->targets, lora->parameters && *lora->targets ? ", " : "",
+                lora->parameters ? lora->parameters : "", lora->saved ? ", all of " : "",
                 lora->saved ? lora->saved : "", trained, 100.0 * (double)trained / (double)all, all,
                 tx_dtype_name(lora->stored), packed ? ", those of the blocks in " : "",
                 packed ? tx_dtype_name(j->inputs.config->packed) : "");

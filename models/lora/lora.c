@@ -22,9 +22,10 @@ tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy)
     if (!created)
         return tx_fail(TX_MEMORY, "no memory for an adapter");
     *created = *lora;
-    created->targets = created->saved = created->base = created->init = created->tokens = NULL;
+    created->targets = created->saved = created->base = created->init = created->tokens = created->parameters = NULL;
     created->rules = NULL;
     tx_status status = tx_copy_text(lora->targets, &created->targets);
+    TX_THEN(status, tx_copy_text(lora->parameters, &created->parameters));
     TX_THEN(status, tx_copy_text(lora->saved, &created->saved));
     TX_THEN(status, tx_copy_text(lora->base, &created->base));
     TX_THEN(status, tx_copy_text(lora->init, &created->init));
@@ -39,6 +40,7 @@ void tx_lora_free(tx_lora *lora)
     if (!lora)
         return;
     free(lora->targets);
+    free(lora->parameters);
     free(lora->saved);
     free(lora->base);
     free(lora->init);
@@ -53,21 +55,6 @@ double tx_lora_scale(const tx_lora *lora)
 }
 
 /* ---- Names of modules ------------------------------------------------------------------------------------ */
-
-/* Returns the length of the first name of a list, and moves `*list` to it. */
-static size_t first_name(const char **list)
-{
-    *list += strspn(*list, ", ");
-    return strcspn(*list, ", ");
-}
-
-/* Returns true if the module's name, or its last components, equal the word. */
-static bool ends_with(const char *module, const char *word, size_t length)
-{
-    const size_t all = strlen(module);
-    return all >= length && strncmp(module + all - length, word, length) == 0 &&
-           (all == length || module[all - length - 1] == '.');
-}
 
 /* Returns true if one or more adjacent components of the module's name equal the word. */
 static bool has_component(const char *module, const char *word, size_t length)
@@ -95,16 +82,6 @@ static bool ancestor_ends_with(const char *module, const char *word, size_t leng
     return false;
 }
 
-typedef bool name_match(const char *module, const char *word, size_t length);
-
-static bool is_listed(const char *list, const char *module, name_match *match)
-{
-    for (size_t length; list && (length = first_name(&list)) > 0; list += length)
-        if (match(module, list, length))
-            return true;
-    return false;
-}
-
 /* The modules of a parameter: one for each section that has its own name, else one. */
 static int32_t modules_in(const char *param, const tx_param_spec *spec, tx_weights_piece piece[TX_MAX_SECTIONS])
 {
@@ -116,7 +93,7 @@ static int32_t modules_in(const char *param, const tx_param_spec *spec, tx_weigh
 
 static bool is_saved(const tx_lora *lora, const char *module)
 {
-    return is_listed(lora->saved, module, ancestor_ends_with);
+    return tx_lora_is_listed(lora->saved, module, ancestor_ends_with);
 }
 
 /* Returns true if parameter `index` is the weight of a linear layer. Embeddings and untied output heads are not: they
@@ -139,7 +116,7 @@ typedef enum module_kind { OTHER, LINEAR, HEAD, EMBEDDING } module_kind;
 static module_kind kind_of(const tx_config *config, int32_t index, const char *name, const tx_param_spec *spec)
 {
     if (is_linear(config, index, name, spec))
-        return LINEAR;
+        return tx_lora_is_router(config, index, name) ? OTHER : LINEAR;
     if (spec->shape.rank != 2 || spec->logical.rank != 2)
         return OTHER;
     return spec->block == 0 ? EMBEDDING : HEAD;
@@ -150,7 +127,7 @@ static tx_status is_target(const tx_lora *lora, module_kind kind, const char *mo
     *target = kind == LINEAR && strcmp(lora->targets, TX_LORA_ALL) == 0;
     if (tx_lora_is_pattern(lora->targets))
         TX_TRY(tx_lora_fits_pattern(lora, module, target));
-    *target = kind != OTHER && (*target || is_listed(lora->targets, module, ends_with));
+    *target = kind != OTHER && (*target || tx_lora_is_listed(lora->targets, module, tx_lora_ends_with));
     return *target ? tx_lora_rules_allow(lora, module, target) : TX_OK;
 }
 
@@ -213,9 +190,13 @@ bool tx_lora_adds(const char *param)
 
 void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec)
 {
+    if (spec->frozen) /* a buffer keeps its precision */
+        return;
     spec->frozen = !tx_lora_saves(lora, name);
     if (spec->frozen && spec->shape.rank >= 2)
         spec->dtype = lora->stored;
+    if (!spec->frozen && spec->shape.rank == 1)
+        spec->rate = lora->rate_of_b;
 }
 
 tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32_t index, tx_lora_modules *modules)
@@ -251,7 +232,7 @@ tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32
 static void add_name(char *list, size_t size, const char *module)
 {
     const char *dot = strrchr(module, '.'), *last = dot ? dot + 1 : module;
-    if (!is_listed(list, last, ends_with))
+    if (!tx_lora_is_listed(list, last, tx_lora_ends_with))
         tx_list_add(list, size, ", ", "%s", last);
 }
 
@@ -276,7 +257,7 @@ static tx_status find_module(const tx_config *config, const char *word, size_t l
         for (int32_t i = 0; i < pieces; i++) {
             if (saves || target)
                 add_name(f->list, sizeof f->list, piece[i].name);
-            fitting += (saves ? ancestor_ends_with : ends_with)(piece[i].name, word, length);
+            fitting += (saves ? ancestor_ends_with : tx_lora_ends_with)(piece[i].name, word, length);
         }
         f->exists = f->exists || fitting;
         f->has_target = f->has_target || (fitting && target);
@@ -324,7 +305,7 @@ static tx_status check_word(const tx_config *config, const char *word, size_t le
 
 static tx_status check_names(const tx_config *config, const char *names, bool saves)
 {
-    for (size_t length; names && (length = first_name(&names)) > 0; names += length)
+    for (size_t length; names && (length = tx_lora_first_name(&names)) > 0; names += length)
         TX_TRY(check_word(config, names, length, saves));
     return TX_OK;
 }
@@ -333,11 +314,14 @@ static tx_status check_names(const tx_config *config, const char *names, bool sa
 static tx_status check_some(const tx_lora *lora, const tx_config *config)
 {
     tx_lora_modules modules = {0};
-    for (int32_t p = 0; p < config->architecture->params(config) && !modules.count; p++)
+    bool experts;
+    TX_TRY(tx_lora_check_experts(lora, config, &experts));
+    for (int32_t p = 0; p < config->architecture->params(config) && !modules.count && !experts; p++)
         TX_TRY(tx_lora_modules_of(lora, config, p, &modules));
-    return modules.count ? TX_OK
-                         : tx_fail(TX_INVALID, "target modules %s%s%s: no module matches", lora->targets,
-                                   lora->saved ? " without modules to save " : "", lora->saved ? lora->saved : "");
+    return modules.count || experts
+               ? TX_OK
+               : tx_fail(TX_INVALID, "target modules %s%s%s: no module matches", lora->targets,
+                         lora->saved ? " without modules to save " : "", lora->saved ? lora->saved : "");
 }
 
 /* The number of modules to save that contain the module, including itself. */
@@ -349,7 +333,7 @@ static int32_t saved_levels(const tx_lora *lora, const char *module)
         end += *end == '.';
         end += strcspn(end, ".");
         snprintf(outer, sizeof outer, "%.*s", (int)(end - module), module);
-        levels += is_listed(lora->saved, outer, is_suffix);
+        levels += tx_lora_is_listed(lora->saved, outer, is_suffix);
     }
     return levels;
 }
@@ -372,7 +356,7 @@ static tx_status check_overlap(const tx_lora *lora, const tx_config *config)
                 return tx_fail(TX_UNSUPPORTED,
                                "modules to save %s: %s is in two of them, one inside the other: give their full names",
                                lora->saved, module);
-            if (target && is_saved(lora, module) && !is_listed(lora->saved, module, has_component))
+            if (target && is_saved(lora, module) && !tx_lora_is_listed(lora->saved, module, has_component))
                 return tx_fail(
                     TX_UNSUPPORTED,
                     "modules to save %s: %s is a target module with the same ending: give the full names of modules "
@@ -417,7 +401,7 @@ static tx_status check_experts(const tx_lora *lora, const tx_config *config)
 /* Whether a list names a tied output head. */
 static bool names_tied_head(const tx_config *config, const char *names)
 {
-    for (size_t length; names && (length = first_name(&names)) > 0; names += length)
+    for (size_t length; names && (length = tx_lora_first_name(&names)) > 0; names += length)
         if (tx_lora_is_tied_head(config, names, length))
             return true;
     return false;
@@ -430,7 +414,7 @@ tx_status tx_lora_find_tied(const tx_lora *lora, const tx_config *config, char t
     if (!*tied)
         return TX_OK;
     TX_TRY(is_target(lora, EMBEDDING, tied, &target));
-    if ((tx_lora_ties(lora) && ends_with(tied, EMBEDDING_NAME, strlen(EMBEDDING_NAME))) ||
+    if ((tx_lora_ties(lora) && tx_lora_ends_with(tied, EMBEDDING_NAME, strlen(EMBEDDING_NAME))) ||
         !(target || is_saved(lora, tied) || names_tied_head(config, lora->targets) ||
           names_tied_head(config, lora->saved) || tx_lora_tokens_differ(lora, config)))
         *tied = '\0';

@@ -41,18 +41,32 @@ struct tx_lora {
     tx_dtype stored;      /* type of frozen matrices: F32, or the type that graphs compute in */
     /* Last components of module names, separated by commas; or TX_LORA_ALL; or a regular expression of whole names. */
     char *targets;
+    char *parameters; /* target_parameters: experts' matrices, names separated by commas; or NULL */
     char *saved;      /* modules that are trained fully, by the ends of their names; or NULL */
     char *base;       /* the name or path of the base model; or NULL */
     const char *task; /* one of the three task types, as the adapter's file names it; NULL for others */
     char *init;       /* init_lora_weights, if it is a text; or NULL */
-    char *tokens;     /* trainable_token_indices, as JSON or without the brackets of a list; or NULL */
-    tx_json *rules;   /* those keys of tx_lora_rule_keys that the adapter's file sets; owned; or NULL */
+    /* Factors of the learning rate (Hayou et al., LoRA+, 2024): of B, magnitudes and other vectors; of adapters of
+     * embeddings. 0 means 1. */
+    float rate_of_b, rate_of_embeddings;
+    char *tokens;   /* trainable_token_indices, as JSON or without the brackets of a list; or NULL */
+    tx_json *rules; /* those keys of tx_lora_rule_keys that the adapter's file sets; owned; or NULL */
 };
 
 /* Makes a deep copy. */
 tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy);
 void tx_lora_free(tx_lora *lora); /* NULL is fine */
 double tx_lora_scale(const tx_lora *lora);
+
+/* ---- Names of modules (lora_rules.c) ----------------------------------------------------------------------- */
+
+/* Returns the length of the first name of a list, and moves `*list` to it. */
+size_t tx_lora_first_name(const char **list);
+/* Whether a name of a list, which has `length` characters, matches a module. */
+typedef bool tx_lora_match(const char *module, const char *word, size_t length);
+bool tx_lora_is_listed(const char *list, const char *module, tx_lora_match *match);
+/* Whether the module's name, or its last components, equal the word. */
+tx_lora_match tx_lora_ends_with;
 
 /* ---- Rules (lora_rules.c): keys of adapter_config.json that treat modules differently ---------------------- */
 
@@ -120,13 +134,43 @@ tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32
  * one parameter with the same rank and scale share it. Returns the number of modules in it before this one. */
 int32_t tx_lora_name_of_a(const tx_lora_modules *modules, int32_t number, char name[TX_WEIGHTS_NAME]);
 
-/* Creates a graph that computes in the type of an adapter's frozen matrices, if there is one. */
-tx_status tx_lora_graph(tx_model *model, const tx_config *config, tx_graph **graph);
+/* Creates a graph that computes in the type of an adapter's frozen matrices, or without an adapter in `otherwise`. F32
+ * leaves the types of the model. */
+tx_status tx_lora_graph(tx_model *model, const tx_config *config, tx_dtype otherwise, tx_graph **graph);
 /* The linear layer with weight parameter `index`, `weight` and `bias` (may be NULL), plus the output of the adapter if
  * there is one: x [.., in] -> [.., out]. Declares one A for all modules of the parameter, and B and magnitudes for
  * each. NULL on error. */
 tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
                           tx_tensor *x, tx_tensor *weight, tx_tensor *bias);
+
+/* ---- Experts (lora_experts.c): target_parameters --------------------------------------------------------------- */
+
+/* What peft adds to the name of a module of which it adapts another parameter, too. */
+#define TX_LORA_INSIDE ".base_layer"
+
+/* The adapter of the experts' matrices in one parameter: y = x W^T + scale (x A^T) B^T for the rows of each expert. */
+typedef struct tx_lora_experts {
+    int64_t count; /* experts; 0 without an adapter */
+    int64_t rank, in, out;
+    double scale;
+    bool inputs_first;       /* their matrices are [in, out] */
+    char a[TX_WEIGHTS_NAME]; /* name of A [count * rank, in] */
+    char b[TX_WEIGHTS_NAME]; /* name of B [out, rank * count]; column k * count + e is column k of expert e */
+} tx_lora_experts;
+tx_status tx_lora_experts_of(const tx_lora *lora, const tx_config *config, int32_t index, tx_lora_experts *experts);
+/* Fails if a name matches no parameter, or if peft has no such adapters. Sets `*some` if there is a name. */
+tx_status tx_lora_check_experts(const tx_lora *lora, const tx_config *config, bool *some);
+/* Whether parameter `index` is the weight of a router, which is no linear module in transformers. */
+bool tx_lora_is_router(const tx_config *config, int32_t index, const char *name);
+/* tx_grouped_linear with weight parameter `index`, plus the output of the adapter if there is one. NULL on error. */
+tx_tensor *tx_lora_grouped(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
+                           tx_tensor *x, tx_tensor *weight, tx_tensor *offsets, bool inputs_first);
+/* Sorts B [out, rank * count] by expert: [count, rank, out]. */
+void tx_lora_sort_experts(const tx_lora_experts *e, const float *b, float *sorted);
+/* With B sorted so, adds scale B A of expert number `expert` to `count` elements of its matrix, from element `first` of
+ * it on. */
+void tx_lora_add_expert(const tx_lora_experts *e, const float *a, const float *b, int64_t expert, int64_t first,
+                        int64_t count, float *weight);
 
 /* Embeddings x [.., out] of `tokens` in table parameter `index`, plus the output of the adapter if there is one: column
  * `token` of A [rank, tokens], times B^T, B [out, rank]. NULL on error. */

@@ -57,9 +57,11 @@ static bool is_type(const combine *c, const char *word)
 static tx_status open_source(const char *folder, source *s)
 {
     TX_TRY(tx_lora_read(folder, &s->lora));
-    if (s->lora->dora || tx_lora_takes_principal(s->lora))
+    if (s->lora->dora || tx_lora_takes_principal(s->lora) || s->lora->parameters)
         return tx_fail(TX_UNSUPPORTED, "%s: %s: such adapters cannot be combined", folder,
-                       s->lora->dora ? "use_dora" : "init_lora_weights");
+                       s->lora->dora         ? "use_dora"
+                       : s->lora->parameters ? "target_parameters"
+                                             : "init_lora_weights");
     return tx_lora_open_weights(folder, &s->weights);
 }
 
@@ -374,7 +376,7 @@ static tx_status write_weights(combine *c, const char *folder)
     c->rank = calloc((size_t)c->modules, sizeof *c->rank);
     tx_status status =
         tensor && name && c->rank ? describe(c, tensor, name) : tx_fail(TX_MEMORY, "no memory for names");
-    TX_THEN(status, tx_st_create(TX_PATH(folder, TX_LORA_WEIGHTS), tensor, c->modules * 2, NULL, &writer));
+    TX_THEN(status, tx_st_create(TX_PATH(folder, TX_LORA_WEIGHTS), tensor, c->modules * 2, &writer));
     for (int32_t i = 0; i < c->modules && !status; i++)
         status = write_module(c, i, writer);
     if (status && writer)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads and writes adapter_config.json of peft's folders. */
+#include "models/arch/wrapper.h"
 #include "models/lora/lora.h"
 
 #include "api/base/file.h"
@@ -21,7 +22,7 @@
 /* clang-format off */
 static const char *const known_keys[] = {
     "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "modules_to_save", "use_rslora",
-    "use_dora", "init_lora_weights", "revision", "base_model_name_or_path", TX_LORA_TOKEN_INDICES,
+    "use_dora", "init_lora_weights", "target_parameters", "revision", "base_model_name_or_path", TX_LORA_TOKEN_INDICES,
     "auto_mapping", "peft_version", "inference_mode", "fan_in_fan_out", "megatron_core", "runtime_config",
     "qalora_group_size", "loftq_config", "eva_config", "corda_config", "lora_ga_config", NULL};
 /* clang-format on */
@@ -208,8 +209,10 @@ static tx_status read_config(const tx_json *json, tx_lora *lora)
     lora->task = task_of_file(json);
     const bool classifies = lora->task && strcmp(lora->task, TX_LORA_TEXTS) != 0;
     TX_TRY(read_names(json, "modules_to_save", classifies ? "score" : NULL, &lora->saved));
-    if (!lora->targets)
+    TX_TRY(read_names(json, "target_parameters", NULL, &lora->parameters));
+    if (!lora->targets && !lora->parameters)
         return tx_fail(TX_FORMAT, "target_modules is missing");
+    TX_TRY(lora->targets ? TX_OK : tx_copy_text("", &lora->targets));
     TX_TRY(TX_JSON_OPTIONAL(string, json, "base_model_name_or_path", &base));
     TX_TRY(check_revision(json, base));
     lora->base = base && *base ? strdup(base) : NULL;
@@ -262,6 +265,17 @@ static tx_status set_alpha(tx_json *json, double alpha)
                                  : tx_json_set_number(json, "lora_alpha", alpha);
 }
 
+/* In a wrapper, target modules such as q_proj are also names of modules of its other parts. */
+static tx_status exclude_others(tx_json *json, const tx_config *config)
+{
+    static const char key[] = "exclude_modules";
+    char pattern[256];
+    if (!tx_wrapper_keeps(config) || tx_json_has(config->lora->rules, key))
+        return TX_OK;
+    tx_wrapper_pattern(config->wrapped, pattern, sizeof pattern);
+    return tx_json_set_string(json, key, pattern);
+}
+
 static tx_status fill_config(tx_json *json, const tx_config *config)
 {
     const tx_lora *lora = config->lora;
@@ -275,12 +289,15 @@ static tx_status fill_config(tx_json *json, const tx_config *config)
     TX_TRY(set_alpha(json, lora->alpha));
     TX_TRY(tx_json_set_number(json, "lora_dropout", lora->dropout));
     TX_TRY(set_names(json, "target_modules", lora->targets));
+    if (lora->parameters)
+        TX_TRY(set_names(json, "target_parameters", lora->parameters));
     TX_TRY(set_names(json, "modules_to_save", lora->saved));
     TX_TRY(tx_json_set_bool(json, "use_rslora", lora->rank_stabilised));
     TX_TRY(tx_json_set_bool(json, "use_dora", lora->dora));
     TX_TRY(tx_json_set_string(json, "bias", "none"));
     for (void *i = tx_json_first(lora->rules); i; i = tx_json_next(lora->rules, i))
         TX_TRY(tx_json_set(json, tx_json_key(i), tx_json_copy(tx_json_value(i))));
+    TX_TRY(exclude_others(json, config));
     if (lora->tokens) {
         TX_TRY(tx_lora_parse_tokens(lora->tokens, &tokens));
         TX_TRY(tx_json_set(json, TX_LORA_TOKEN_INDICES, tokens));

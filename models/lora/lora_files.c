@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Loads and saves adapters in peft's folders, and finds their base models. */
 #include "models/arch/find.h"
+#include "models/arch/wrapper.h"
 #include "models/lora/lora.h"
 
 #include "api/base/file.h"
@@ -129,6 +130,9 @@ tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
     }
     if (adapted->vocab_size > (*config)->vocab_size)
         adapted->grown_from = (*config)->vocab_size;
+    tx_wrapped_free(adapted->wrapped);
+    adapted->wrapped = (*config)->wrapped; /* the adapter's folder lacks the other parts */
+    (*config)->wrapped = NULL;
     adapted->new_head = adapted->architecture != (*config)->architecture;
     for (const tx_config_key *key = adapted->architecture->keys; key->name; key++)
         if (strcmp(key->name, "tie_word_embeddings") == 0 && (*config)->architecture == adapted->architecture)
@@ -216,11 +220,22 @@ static bool is_of_tied_head(const tx_config *config, const char *tensor)
     return param[0] == '\0';
 }
 
+/* Whether ".base_layer" at `base` belongs to the adapter of experts' matrices (tx_lora_experts). */
+static bool is_of_experts(const char *tensor, const char *base)
+{
+    static const char module[] = ".experts", adapter[] = ".lora_";
+    const size_t length = sizeof module - 1;
+    return (size_t)(base - tensor) > length && strncmp(base - length, module, length) == 0 &&
+           strncmp(base + strlen(BASE_LAYER), adapter, sizeof adapter - 1) == 0;
+}
+
 void tx_lora_rename(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const size_t prefix = strlen(TX_LORA_PREFIX), middle = strlen(BASE_LAYER), outer = strlen(TX_LORA_TOKEN_ADAPTER);
     tensor += strncmp(tensor, TX_LORA_PREFIX, prefix) == 0 ? prefix : 0;
     const char *base = strstr(tensor, BASE_LAYER ".");
+    if (base && is_of_experts(tensor, base))
+        base = NULL;
     const char *after = base ? base + middle : NULL;
     if (base && (size_t)(base - tensor) > outer && strncmp(base - outer, TX_LORA_TOKEN_ADAPTER, outer) == 0)
         base -= outer;
@@ -228,6 +243,19 @@ void tx_lora_rename(const void *context, const char *tensor, char param[TX_WEIGH
         snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)(base - tensor), tensor, after);
     else
         snprintf(param, TX_WEIGHTS_NAME, "%s", tensor);
+    const tx_config *config = context;
+    char text[TX_WEIGHTS_NAME];
+    if (config && config->wrapped && tx_wrapper_rename(config->wrapped, param, text))
+        memcpy(param, text, sizeof text);
+    const char *root = config ? config->architecture->class_root : NULL;
+    if (root && strncmp(param, root, strlen(root)) == 0) {
+        snprintf(text, sizeof text, "%s%s", config->architecture->file_root, param + strlen(root));
+        memcpy(param, text, sizeof text);
+    }
+    if (config && config->architecture->decodes) {
+        config->architecture->rename(config, param, text);
+        memcpy(param, text, sizeof text);
+    }
     /* Saved modules that are also resized embeddings: the tensor without these names is the same. */
     if (is_of_tied_head(context, param) || strstr(param, ".original_module.") || strstr(param, ".modules_to_save."))
         *param = '\0';
@@ -287,6 +315,18 @@ static void add_tied_head(const tx_config *config, adapter_file *f)
     }
 }
 
+/* The name of a tensor in transformers' class of the model. That of a decoder without a head lacks the first part. */
+static void name_in_class(const tx_config *config, const char *tensor, char name[TX_WEIGHTS_NAME])
+{
+    const char *root = config->architecture->file_root;
+    if (root && strncmp(tensor, root, strlen(root)) == 0) {
+        snprintf(name, TX_WEIGHTS_NAME, "%s%s", config->architecture->class_root, tensor + strlen(root));
+        return;
+    }
+    const char *rest = config->architecture->decodes ? strchr(tensor, '.') : NULL;
+    tx_wrapper_module(tx_wrapper_keeps(config) ? config->wrapped : NULL, rest ? rest + 1 : tensor, name);
+}
+
 static tx_status list_pieces(const tx_model *model, const tx_config *config, adapter_file *f)
 {
     adapter_parts parts;
@@ -299,13 +339,16 @@ static tx_status list_pieces(const tx_model *model, const tx_config *config, ada
     if (!f->tensor || !f->buffer)
         return tx_fail(TX_MEMORY, "no memory to save an adapter");
     for (int32_t i = 0; i < f->count; i++) {
-        char *name = f->piece[i].name, prefixed[TX_WEIGHTS_NAME];
+        char *name = f->piece[i].name, prefixed[TX_WEIGHTS_NAME], module[TX_WEIGHTS_NAME];
         const char *dot = strrchr(name, '.');
         const int32_t carried = find_carried(&parts, name);
         const char *inside = carried >= 0                         ? parts.inside[carried]
                              : tx_lora_biases(config->lora, name) ? BASE_LAYER
                                                                   : "";
-        snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.*s%s%.100s", (int)(dot - name), name, inside, dot);
+        snprintf(prefixed, sizeof prefixed, "%.*s%s%.100s", (int)(dot - name), name, inside, dot);
+        name_in_class(config, prefixed, module);
+        snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.*s", TX_WEIGHTS_NAME - (int)sizeof TX_LORA_PREFIX,
+                 module);
         memcpy(name, prefixed, sizeof prefixed);
         f->tensor[i] = tx_weights_part(name, TX_F32, &f->piece[i].shape);
     }
@@ -315,7 +358,7 @@ static tx_status list_pieces(const tx_model *model, const tx_config *config, ada
 static tx_status write_pieces(tx_model *model, const adapter_file *f, const char *path)
 {
     tx_st_writer *writer;
-    TX_TRY(tx_st_create(path, f->tensor, f->count, NULL, &writer));
+    TX_TRY(tx_st_create(path, f->tensor, f->count, &writer));
     tx_status status = TX_OK;
     for (int32_t i = 0; i < f->count && !status; i++)
         status = tx_weights_append(model, TX_PARAM_WEIGHT, f->piece[i].param, f->piece[i].first, &f->tensor[i],

@@ -9,10 +9,11 @@
 /* Dropout sites of adapters; the model's own are smaller. */
 #define FIRST_SITE (1 << 24)
 
-tx_status tx_lora_graph(tx_model *model, const tx_config *config, tx_graph **graph)
+tx_status tx_lora_graph(tx_model *model, const tx_config *config, tx_dtype otherwise, tx_graph **graph)
 {
     TX_TRY(tx_graph_create(model, graph));
-    return config->lora ? tx_graph_autocast(*graph, config->lora->stored) : TX_OK;
+    const tx_dtype type = config->lora ? config->lora->stored : otherwise;
+    return config->lora || type != TX_F32 ? tx_graph_autocast(*graph, type) : TX_OK;
 }
 
 /* An adapted linear layer. Sizes are this tensor-parallel rank's. */
@@ -104,7 +105,8 @@ static tx_param_spec spec_of_outputs(const layer *l, const tx_lora_modules *m, i
     const tx_param_sections *sections = &l->spec.sections;
     const int32_t dimension = l->inputs_first ? 1 : 0;
     const int64_t all = m->divided ? sections->size[m->section[i]] : l->spec.shape.dim[dimension];
-    tx_param_spec spec = {.shape = columns ? TX_SHAPE(all, columns) : TX_SHAPE(all), .decay = true};
+    tx_param_spec spec = {
+        .shape = columns ? TX_SHAPE(all, columns) : TX_SHAPE(all), .decay = true, .rate = l->lora->rate_of_b};
     if (l->by_outputs) {
         spec.split = 1;
         if (m->divided)
@@ -117,30 +119,26 @@ static tx_param_spec spec_of_outputs(const layer *l, const tx_lora_modules *m, i
     return spec;
 }
 
-/* Scatters the rows of `part`, which belong to the module in `section`, into a tensor with `step` rows for each output.
- * The other rows are zero. */
-static tx_tensor *scatter_rows(const layer *l, tx_tensor *part, int32_t section, int32_t step, int32_t offset)
-{
-    const int64_t count = l->first[section + 1] - l->first[section];
-    tx_tensor *places = tx_range(l->graph, TX_SHAPE(count), (int32_t)(l->first[section] * step + offset), step);
-    return tx_scatter_add(places, part, l->out * step);
-}
-
 static tx_tensor *add(tx_tensor *sum, tx_tensor *part)
 {
     return sum ? tx_add(sum, part) : part;
 }
 
-/* One B for all modules, [out, modules * rank]. The rows of a module are nonzero only in its own columns. */
+/* One B for all modules, times their scale, [out, modules * rank]. The rows of a module are nonzero only in its own
+ * columns. */
 static tx_tensor *declare_b(const layer *l, const tx_lora_modules *m)
 {
-    tx_tensor *all = NULL;
+    const float scale = (float)m->scale[0];
+    tx_tensor *b[TX_MAX_SECTIONS];
+    int64_t first[TX_MAX_SECTIONS];
     for (int32_t i = 0; i < m->count; i++) {
         tx_param_spec spec = spec_of_outputs(l, m, i, m->rank[0]);
-        tx_tensor *b = declare_part(l, m->name[i], "lora_B.weight", &spec);
-        all = m->divided ? add(all, scatter_rows(l, b, m->section[i], m->count, i)) : b;
+        b[i] = declare_part(l, m->name[i], "lora_B.weight", &spec);
+        first[i] = m->divided ? l->first[m->section[i]] : 0;
     }
-    return m->divided && all ? tx_reshape(all, TX_SHAPE(l->out, m->count * m->rank[0])) : all;
+    if (m->divided)
+        return tx_place_rows(m->count, b, first, l->out, m->rank[0], scale);
+    return scale == 1.0f ? b[0] : tx_scale(b[0], scale);
 }
 
 /* ---- DoRA ------------------------------------------------------------------------------------------------ */
@@ -153,15 +151,24 @@ static bool is_adapted(const tx_lora_modules *m, int32_t section)
     return false;
 }
 
-/* The sum of tensors [out, 1] that are 1 for modules without an adapter. NULL if all have one. */
+/* Columns [n, 1] as parts of a vector [out], which is 0 elsewhere. NULL without parts. */
+static tx_tensor *place(const layer *l, int32_t parts, tx_tensor *const *part, const int64_t *first)
+{
+    return parts ? tx_reshape(tx_place_rows(parts, part, first, l->out, 0, 1.0f), TX_SHAPE(l->out)) : NULL;
+}
+
+/* A vector [out] that is 1 for modules without an adapter. NULL if all have one. */
 static tx_tensor *mark_others(const layer *l)
 {
-    tx_tensor *others = NULL;
+    tx_tensor *ones[TX_MAX_SECTIONS];
+    int64_t first[TX_MAX_SECTIONS];
+    int32_t count = 0;
     for (int32_t s = 0; l->modules.divided && s < l->spec.sections.count; s++)
-        if (!is_adapted(&l->modules, s))
-            others = add(others,
-                         scatter_rows(l, tx_fill(l->graph, TX_SHAPE(l->first[s + 1] - l->first[s], 1), 1.0f), s, 1, 0));
-    return others ? tx_reshape(others, TX_SHAPE(l->out)) : NULL;
+        if (!is_adapted(&l->modules, s)) {
+            ones[count] = tx_fill(l->graph, TX_SHAPE(l->first[s + 1] - l->first[s], 1), 1.0f);
+            first[count++] = l->first[s];
+        }
+    return place(l, count, ones, first);
 }
 
 /* The bias, whose gradient is zero for modules without an adapter if only biases of adapted modules are trained. */
@@ -178,16 +185,17 @@ static tx_tensor *output_factors(const layer *l, tx_tensor *product)
     const tx_lora_modules *m = &l->modules;
     tx_tensor *norms =
         tx_reduce(tx_add(l->weight, product), TX_REDUCE_SUMSQ, l->inputs_first ? TX_AXIS_ROWS : TX_AXIS_LAST);
-    tx_tensor *magnitudes = NULL, *others = mark_others(l);
+    tx_tensor *own[TX_MAX_SECTIONS], *others = mark_others(l);
+    int64_t first[TX_MAX_SECTIONS];
     for (int32_t i = 0; i < m->count; i++) {
         tx_param_spec spec = spec_of_outputs(l, m, i, 0);
         spec.init = TX_INIT_ONE;
-        tx_tensor *own = declare_part(l, m->name[i], TX_LORA_MAGNITUDE, &spec);
-        const int64_t rows = own ? tx_tensor_shape(own)->dim[0] : 0;
-        magnitudes = m->divided && own
-                         ? add(magnitudes, scatter_rows(l, tx_reshape(own, TX_SHAPE(rows, 1)), m->section[i], 1, 0))
-                         : own;
+        own[i] = declare_part(l, m->name[i], TX_LORA_MAGNITUDE, &spec);
+        first[i] = m->divided ? l->first[m->section[i]] : 0;
+        if (own[i] && m->divided)
+            own[i] = tx_reshape(own[i], TX_SHAPE(tx_tensor_shape(own[i])->dim[0], 1));
     }
+    tx_tensor *magnitudes = m->divided ? place(l, m->count, own, first) : own[0];
     if (!magnitudes || !norms)
         return NULL;
     if (l->by_inputs)
@@ -221,9 +229,7 @@ static tx_tensor *adapt(const layer *l, tx_tensor *x, tx_tensor *dropped)
     for (int32_t i = 0; i < l->modules.count; i++) {
         if (!group_of(&l->modules, i, &group))
             continue;
-        const float scale = (float)group.scale[0];
         tx_tensor *a = declare_a(l, &group), *b = declare_b(l, &group);
-        b = scale == 1.0f ? b : tx_scale(b, scale);
         u = add(u, tx_linear(tx_linear(dropped, a, NULL, true), b, NULL, true));
         if (l->lora->dora)
             product = add(product, l->inputs_first ? tx_matmul(a, b, true, true) : tx_matmul(b, a, false, false));
@@ -287,6 +293,56 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
     return adapt(&l, x, tx_dropout(x, dropout, FIRST_SITE + index));
 }
 
+/* ---- Experts --------------------------------------------------------------------------------------------- */
+
+/* Column k * count + e of B [out, rank * count] is column k of expert e's: returns these as [count, out, rank]. */
+static tx_tensor *by_expert(const tx_lora_experts *e, tx_tensor *b)
+{
+    b = b ? tx_transpose(tx_reshape(b, TX_SHAPE(1, e->out * e->rank, e->count, 1))) : NULL;
+    return b ? tx_reshape(b, TX_SHAPE(e->count, e->out, e->rank)) : NULL;
+}
+
+static tx_tensor *adapt_experts(tx_graph *graph, const tx_lora *lora, const tx_lora_experts *e, int64_t block,
+                                tx_tensor *x, tx_tensor *offsets)
+{
+    const tx_param_spec of_a = {.shape = TX_SHAPE(e->count * e->rank, e->in),
+                                .init = TX_INIT_UNIFORM,
+                                .scale = (float)(1.0 / sqrt((double)e->in)),
+                                .decay = true,
+                                .block = (int32_t)block},
+                        of_b = {.shape = TX_SHAPE(e->out, e->rank * e->count),
+                                .decay = true,
+                                .rate = lora->rate_of_b,
+                                .block = (int32_t)block};
+    tx_tensor *a = tx_param(graph, e->a, &of_a), *b = by_expert(e, tx_param(graph, e->b, &of_b));
+    a = a ? tx_reshape(a, TX_SHAPE(e->count, e->rank, e->in)) : NULL;
+    tx_tensor *u = a && b ? tx_grouped_linear(tx_grouped_linear(x, a, offsets, true), b, offsets, true) : NULL;
+    return u && e->scale != 1.0 ? tx_scale(u, (float)e->scale) : u;
+}
+
+tx_tensor *tx_lora_grouped(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
+                           tx_tensor *x, tx_tensor *weight, tx_tensor *offsets, bool inputs_first)
+{
+    char name[TX_ARCH_NAME];
+    tx_lora_experts e = {0};
+    tx_param_spec spec = {.block = 0};
+    int32_t part;
+    /* Matrices in MXFP4 are [out, in] in every model (tx_param_spec.turned). */
+    const bool transpose = !inputs_first || (weight && tx_tensor_dtype(weight) == TX_MXFP4);
+    tx_tensor *y = tx_grouped_linear(x, weight, offsets, transpose);
+    if (!y || !config->lora || options->base)
+        return y;
+    tx_status status = tx_lora_experts_of(config->lora, config, index, &e);
+    TX_THEN(status, tx_arch_param(config, index, name, &spec));
+    if (!status && e.count && tx_graph_tp_size(graph, &part) > 1)
+        status = tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism does not support an adapter of experts", e.a);
+    if (status) {
+        tx_graph_fail(graph, status);
+        return NULL;
+    }
+    return e.count ? tx_add(y, adapt_experts(graph, config->lora, &e, spec.block, x, offsets)) : y;
+}
+
 tx_tensor *tx_lora_embedding(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
                              tx_tensor *tokens, tx_tensor *x)
 {
@@ -312,8 +368,13 @@ tx_tensor *tx_lora_embedding(tx_graph *graph, const tx_config *config, const tx_
     if (m.count == 0 || !m.embedding)
         return x;
     const int64_t rank = m.rank[0], rows = spec.logical.dim[0], columns = spec.logical.dim[1];
-    const tx_param_spec of_a = {.shape = TX_SHAPE(rank, rows), .decay = true},
-                        of_b = {.shape = TX_SHAPE(columns, rank), .init = TX_INIT_NORMAL, .scale = 1, .decay = true};
+    const float rate = config->lora->rate_of_embeddings;
+    const tx_param_spec of_a = {.shape = TX_SHAPE(rank, rows), .decay = true, .rate = rate},
+                        of_b = {.shape = TX_SHAPE(columns, rank),
+                                .init = TX_INIT_NORMAL,
+                                .scale = 1,
+                                .decay = true,
+                                .rate = rate};
     snprintf(part, sizeof part, "%.230s." TX_LORA_EMBEDDING_A, m.name[0]);
     tx_tensor *a = tx_param(graph, part, &of_a);
     snprintf(part, sizeof part, "%.230s." TX_LORA_EMBEDDING_B, m.name[0]);

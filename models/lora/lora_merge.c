@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct merge {
     tx_model *model;
@@ -99,6 +100,15 @@ static tx_status list_param(const tx_lora *lora, const tx_config *config, const 
             snprintf(result.name, TX_WEIGHTS_NAME, "%.230s.%s", m.name, parts[p].name);
             add_piece(piece, count, &result);
         }
+    }
+    tx_lora_experts experts;
+    TX_TRY(tx_lora_experts_of(lora, config, index, &experts));
+    for (int p = 0; p < 2 && experts.count; p++) {
+        tx_weights_piece result = {.shape = p ? TX_SHAPE(experts.out, experts.rank * experts.count)
+                                              : TX_SHAPE(experts.count * experts.rank, experts.in),
+                                   .param = index};
+        memcpy(result.name, p ? experts.b : experts.a, sizeof result.name);
+        add_piece(piece, count, &result);
     }
     for (int32_t i = 0; i < pieces; i++)
         if (tx_lora_saves(lora, own[i].name) || (spec.table && tx_weights_find(weights, &names, own[i].name) >= 0))
@@ -246,19 +256,25 @@ static tx_status add_squares(merge *m, const tx_weights_piece *piece, double *ou
     return TX_OK;
 }
 
+/* Fails if a sum in the buffer is not finite or too large for the parameter's type. */
+static tx_status check_values(const merge *m, const tx_weights_piece *piece, int64_t count, float limit)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabsf(m->buffer[i]) < limit))
+            return tx_fail(TX_FORMAT, "%s: with the adapter, %s holds %g%s", tx_weights_path(m->weights), piece->name,
+                           (double)m->buffer[i],
+                           isfinite(m->buffer[i]) ? ", too large for float16: use bfloat16 or float32" : "");
+    return TX_OK;
+}
+
 /* Writes the rows. With `outputs`, it scales the weights of output o by outputs[o]. */
 static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows)
 {
     const int64_t columns = piece->shape.dim[1];
     const float limit = tx_weights_limit(m->model, piece->param);
-    for (int64_t i = 0; i < rows * columns; i++) {
-        if (outputs)
-            m->buffer[i] = (float)((double)m->buffer[i] * outputs[m->inputs_first ? i % columns : first + i / columns]);
-        if (!(fabsf(m->buffer[i]) < limit))
-            return tx_fail(TX_FORMAT, "%s: with the adapter, %s holds %g%s", tx_weights_path(m->weights), piece->name,
-                           (double)m->buffer[i],
-                           isfinite(m->buffer[i]) ? ", too large for float16: use bfloat16 or float32" : "");
-    }
+    for (int64_t i = 0; i < rows * columns && outputs; i++)
+        m->buffer[i] = (float)((double)m->buffer[i] * outputs[m->inputs_first ? i % columns : first + i / columns]);
+    TX_TRY(check_values(m, piece, rows * columns, limit));
     return tx_model_write_range(m->model, TX_PARAM_WEIGHT, piece->param, piece->first + first * columns, rows * columns,
                                 m->buffer);
 }
@@ -357,6 +373,65 @@ static tx_status replace_rows(merge *m, int32_t index, int32_t param)
     return status;
 }
 
+/* ---- Experts --------------------------------------------------------------------------------------------- */
+
+/* Reads a tensor of experts' adapters; the caller frees. */
+static tx_status read_of_experts(merge *m, const char *name, tx_shape shape, float **data)
+{
+    int32_t index;
+    TX_TRY(find_own(m, name, &shape, &index));
+    const int64_t count = tx_shape_count(&shape);
+    *data = malloc((size_t)count * sizeof **data);
+    return *data ? tx_weights_read_f32(m->weights, index, 0, count, *data)
+                 : tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(m->weights));
+}
+
+/* Merges a piece of the experts' matrices: one of their sections, or all. */
+static tx_status merge_experts_piece(merge *m, const tx_lora_experts *e, const float *a, const float *b,
+                                     const tx_weights_piece *piece)
+{
+    const int64_t count = tx_shape_count(&piece->shape), matrix = e->in * e->out;
+    const float limit = tx_weights_limit(m->model, piece->param);
+    const tx_weights *file;
+    int32_t index;
+    TX_TRY(find_weight(m, piece, &file, &index));
+    for (int64_t at = 0, now; at < count; at += now) {
+        const int64_t first = piece->first + at, left = matrix - first % matrix;
+        now = left < count - at ? left : count - at;
+        now = now < TX_WEIGHTS_CHUNK ? now : TX_WEIGHTS_CHUNK;
+        TX_TRY(tx_weights_read_f32(file, index, at, now, m->buffer));
+        tx_lora_add_expert(e, a, b, first / matrix, first % matrix, now, m->buffer);
+        TX_TRY(check_values(m, piece, now, limit));
+        TX_TRY(tx_model_write_range(m->model, TX_PARAM_WEIGHT, piece->param, first, now, m->buffer));
+    }
+    return TX_OK;
+}
+
+static tx_status merge_experts(merge *m, int32_t index, int32_t param, const char *name, const tx_param_spec *spec)
+{
+    tx_lora_experts e;
+    float *a = NULL, *stored = NULL;
+    TX_TRY(tx_lora_experts_of(m->lora, m->config, index, &e));
+    if (!e.count)
+        return TX_OK;
+    const int32_t count = tx_weights_piece_count(name, spec);
+    tx_weights_piece *piece = malloc((size_t)count * sizeof *piece);
+    float *b = malloc((size_t)(e.out * e.rank * e.count) * sizeof *b);
+    tx_status status = piece && b ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory to merge it", name);
+    TX_THEN(status, read_of_experts(m, e.a, TX_SHAPE(e.count * e.rank, e.in), &a));
+    TX_THEN(status, read_of_experts(m, e.b, TX_SHAPE(e.out, e.rank * e.count), &stored));
+    if (!status)
+        tx_lora_sort_experts(&e, stored, b);
+    const int32_t pieces = piece ? tx_weights_pieces(name, spec, param, count, piece) : 0;
+    for (int32_t i = 0; i < pieces && !status; i++)
+        status = merge_experts_piece(m, &e, a, b, &piece[i]);
+    free(piece);
+    free(a);
+    free(b);
+    free(stored);
+    return status;
+}
+
 static tx_status merge_param(merge *m, int32_t index)
 {
     char name[TX_ARCH_NAME];
@@ -373,6 +448,7 @@ static tx_status merge_param(merge *m, int32_t index)
         if (tx_weights_find(m->weights, &names, piece[i].name) >= 0)
             TX_TRY(replace(m, &piece[i], param));
     TX_TRY(replace_rows(m, index, param));
+    TX_TRY(merge_experts(m, index, param, name, &spec));
     for (int32_t i = 0; i < modules.count; i++) {
         const adapted now = module_at(m->config, &modules, i, piece, &spec);
         TX_TRY(merge_module(m, &now));

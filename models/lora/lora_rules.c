@@ -58,6 +58,27 @@ static tx_status pattern_of(const tx_json *rules, const char *rule, const char *
     return TX_OK;
 }
 
+size_t tx_lora_first_name(const char **list)
+{
+    *list += strspn(*list, ", ");
+    return strcspn(*list, ", ");
+}
+
+bool tx_lora_ends_with(const char *module, const char *word, size_t length)
+{
+    const size_t all = strlen(module);
+    return all >= length && strncmp(module + all - length, word, length) == 0 &&
+           (all == length || module[all - length - 1] == '.');
+}
+
+bool tx_lora_is_listed(const char *list, const char *module, tx_lora_match *match)
+{
+    for (size_t length; list && (length = tx_lora_first_name(&list)) > 0; list += length)
+        if (match(module, list, length))
+            return true;
+    return false;
+}
+
 tx_status tx_lora_rank_of(const tx_lora *lora, const char *module, int64_t *rank, double *scale)
 {
     double r = (double)lora->rank, alpha = lora->alpha;
@@ -68,14 +89,6 @@ tx_status tx_lora_rank_of(const tx_lora *lora, const char *module, int64_t *rank
     *rank = (int64_t)r;
     *scale = alpha / (lora->rank_stabilised ? sqrt(r) : r);
     return TX_OK;
-}
-
-/* Whether the module's name, or its last components, equal a word. */
-static bool ends_with_components(const char *module, const char *word)
-{
-    const size_t length = strlen(word), all = strlen(module);
-    return all >= length && strcmp(module + all - length, word) == 0 &&
-           (all == length || module[all - length - 1] == '.');
 }
 
 static tx_status is_excluded(const tx_json *rules, const char *module, bool *excluded)
@@ -89,7 +102,7 @@ static tx_status is_excluded(const tx_json *rules, const char *module, bool *exc
     }
     for (size_t i = 0; i < tx_json_size(names) && !*excluded; i++) {
         TX_TRY(tx_json_as_string(tx_json_at(names, i), "exclude_modules", &text));
-        *excluded = ends_with_components(module, text);
+        *excluded = tx_lora_ends_with(module, text, strlen(text));
     }
     return TX_OK;
 }

@@ -298,15 +298,24 @@ static int find_choice(const tx_option *option, const char *word, size_t length)
     return place;
 }
 
+/* Fails if the table has advice for a word of other programs that is none of an option's choices. */
+static tx_status refuse_known(const tx_option_table *table, const char *file, const tx_option *option, const char *word,
+                              size_t length)
+{
+    char both[NAME_MOST + 1];
+    snprintf(both, sizeof both, "%s %.*s", option->name, (int)length, word);
+    const tx_option *refused = tx_option_find(table, both);
+    return refused ? tx_fail(TX_INVALID, "%s%s%s %.*s: not supported: %s", PLACE(file, option->name), (int)length, word,
+                             refused->help)
+                   : TX_OK;
+}
+
 static tx_status store_choice(const tx_option_table *table, const char *file, const tx_option *option,
                               const char *value, int32_t *at)
 {
-    char both[NAME_MOST + 1];
     const int place = find_choice(option, value, strlen(value));
-    snprintf(both, sizeof both, "%s %s", option->name, value);
-    const tx_option *refused = place < 0 ? tx_option_find(table, both) : NULL;
-    if (refused)
-        return tx_fail(TX_INVALID, "%s%s%s %s: not supported: %s", PLACE(file, option->name), value, refused->help);
+    if (place < 0)
+        TX_TRY(refuse_known(table, file, option, value, strlen(value)));
     if (place < 0)
         return refuse_choice(file, option, value);
     *at = place;
@@ -314,12 +323,15 @@ static tx_status store_choice(const tx_option_table *table, const char *file, co
 }
 
 /* Stores a bit for each of the choices in "a,b". The empty text stores none. */
-static tx_status store_list(const char *file, const tx_option *option, const char *value, uint32_t *at)
+static tx_status store_list(const tx_option_table *table, const char *file, const tx_option *option, const char *value,
+                            uint32_t *at)
 {
     uint32_t set = 0;
     for (const char *word = value; *value; word++) {
         const size_t length = strcspn(word, ",");
         const int place = find_choice(option, word, length);
+        if (place < 0)
+            TX_TRY(refuse_known(table, file, option, word, length));
         if (place < 0)
             return tx_fail(TX_INVALID, "%s%s%s %.*s: must be one or more of %s", PLACE(file, option->name), (int)length,
                            word, option->choices);
@@ -429,7 +441,7 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
         status = store_choice(&to->table, file, option, value, at);
         break;
     case TX_OPTION_LIST:
-        status = store_list(file, option, value, at);
+        status = store_list(&to->table, file, option, value, at);
         break;
     case TX_OPTION_WORDS:
         status = tx_option_add_word(to, value, option->offset);
@@ -444,13 +456,6 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
     if (!status)
         to->source[option - to->table.option] = TX_OPTION_SET;
     return status;
-}
-
-tx_status tx_option_set(tx_option_values *to, const char *name, const char *value)
-{
-    TX_NEEDS(to && name && value, TX_INVALID);
-    const tx_option *option = tx_option_find(&to->table, name);
-    return option ? tx_option_store(to, NULL, option, value) : tx_option_unknown(&to->table, NULL, name);
 }
 
 tx_status tx_option_set_at(tx_option_values *to, size_t offset, const char *value)

@@ -207,6 +207,29 @@ tx_status tx_option_read(tx_option_values *to, const char *path)
     return read_members(to, path, false, NULL);
 }
 
+/* Sets the options in an object, {"name": value, ...}, or in a file of them, the value of option `name`. */
+static tx_status read_object(tx_option_values *to, const char *name, const char *value)
+{
+    tx_json *json = NULL;
+    TX_TRY(*value == '{' ? tx_json_parse(value, strlen(value), name, &json) : tx_option_file(value, &json));
+    tx_status status = TX_OK;
+    for (void *i = tx_json_first(json); i && !status; i = tx_json_next(json, i))
+        status = read_member(to, name, tx_json_key(i), tx_json_value(i));
+    tx_json_free(json);
+    return status;
+}
+
+tx_status tx_option_set(tx_option_values *to, const char *name, const char *value)
+{
+    TX_NEEDS(to && name && value, TX_INVALID);
+    const tx_option *option = tx_option_find(&to->table, name);
+    if (!option)
+        return tx_option_unknown(&to->table, NULL, name);
+    const bool object = option->kind == TX_OPTION_FOREIGN && option->choices && strcmp(option->choices, "{}") == 0;
+    return object && (*value == '{' || tx_option_is_file(value)) ? read_object(to, name, value)
+                                                                 : tx_option_store(to, NULL, option, value);
+}
+
 tx_status tx_option_inherit(tx_option_values *to, const char *path, const tx_option_marks *left_out)
 {
     uint8_t source[sizeof to->source];

@@ -43,6 +43,13 @@ typedef enum tx_greater {
     X(JS_DIVERGENCE, "js_divergence") \
     X(ALPHA_DIVERGENCE, "alpha_divergence")
 
+#define TX_SCALE_REWARDS_MAP(X) X(GROUP, "group") X(BATCH, "batch") X(NONE, "none")
+
+#define X(name, word) TX_SCALE_REWARDS_##name,
+enum { TX_SCALE_REWARDS_MAP(X) };
+#undef X
+enum { TX_IMPORTANCE_TOKEN, TX_IMPORTANCE_SEQUENCE };
+
 #define X(name, word) TX_DIVERGENCE_##name,
 enum { TX_DIVERGENCE_MAP(X) };
 #undef X
@@ -76,6 +83,8 @@ enum { TX_JOB_PARALLEL_GIVEN, TX_JOB_PARALLEL_AUTO };
 enum { TX_JOB_DTYPE_F32, TX_JOB_DTYPE_BF16, TX_JOB_DTYPE_AUTO };
 enum { TX_JOB_LORA_TRUE, TX_JOB_LORA_PISSA, TX_JOB_LORA_OLORA, TX_JOB_LORA_LOFTQ };
 enum { TX_JOB_ADAPTER_NONE, TX_JOB_ADAPTER_LORA, TX_JOB_ADAPTER_QLORA };
+enum { TX_JOB_MIXED_NO, TX_JOB_MIXED_BF16, TX_JOB_MIXED_FP16 };
+enum { TX_JOB_DISTRIBUTED_FSDP = 5, TX_JOB_DISTRIBUTED_DEEPSPEED }; /* the words before mean the same: no sharding */
 
 typedef struct tx_job_settings {
 #define OPTION(kind, type, name, member, ...) type member;

@@ -4,6 +4,9 @@
 
 #include "models/tokenizer/bpe.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 tx_status tx_conversations_open(tx_conversations *c)
 {
     const tx_data_options *o = c->options;
@@ -37,6 +40,9 @@ static tx_status open_chat(const tx_data_options *o, tx_chat_form form, tx_chat 
     bool replaces = false;
     if (!status && o->set->chat_template && o->split == TX_DATA_TRAIN)
         status = tx_chat_replaces(*chat, &replaces);
+    if (!status && (*chat)->frame.open)
+        return tx_fail(TX_INVALID, "the chat template has no end of answers, which a model could learn: use another "
+                                   "--chat_template");
     if (replaces)
         tx_reporter_print(&o->report,
                           "--chat_template %.60s replaces the model's own chat template, also in the saved folders",
@@ -82,6 +88,35 @@ void tx_conversations_give_chat(tx_conversations *c, tx_conversation_data *data)
 {
     data->chat = c->chat;
     c->chat = NULL;
+}
+
+tx_status tx_conversations_encode(tx_conversations *c, bool asks, tx_ids *ids)
+{
+    ids->count = 0;
+    if (!tx_conversations_is_plain(c)) {
+        TX_TRY(tx_chat_render(c->chat, &c->conversation, asks, TX_CHAT_NONE, &c->text));
+        return tx_chat_encode(c->chat, c->encoder, &c->text, ids, NULL);
+    }
+    tx_chat plain = c->plain;
+    const char *said;
+    size_t size;
+    TX_TRY(tx_json_get_text(tx_conversation_message(&c->conversation, c->conversation.count - 1), "content", &said,
+                            &size));
+    const bool ends = plain.eos_size && size >= plain.eos_size &&
+                      memcmp(said + size - plain.eos_size, plain.eos, plain.eos_size) == 0;
+    if (asks || ends)
+        plain.eos_size = 0;
+    TX_TRY(tx_chat_render_plain(&plain, &c->conversation, &c->text));
+    TX_TRY(tx_chat_encode(&plain, c->encoder, &c->text, ids, NULL));
+    tx_ids whole = {0};
+    tx_status status = tx_conversations_begin(plain.tokenizer, &whole);
+    TX_THEN(status, tx_ids_reserve(&whole, ids->count));
+    if (!status && ids->count)
+        memcpy(whole.id + whole.count, ids->id, ids->count * sizeof *ids->id);
+    whole.count += status ? 0 : ids->count;
+    free(ids->id);
+    *ids = whole;
+    return status;
 }
 
 /* ---- Data ------------------------------------------------------------------------------------------------ */

@@ -55,4 +55,8 @@ void tx_conversations_give_chat(tx_conversations *c, tx_conversation_data *data)
 
 /* Appends the ids that the tokenizer adds before a text. */
 tx_status tx_conversations_begin(const tx_tokenizer *tokenizer, tx_ids *ids);
+/* Replaces `ids` by the current conversation: with `asks` a prompt that a completion follows, else up to its last
+ * message. As in TRL, eos_token ends a completion without a template that does not end with it. */
+tx_status tx_conversations_encode(tx_conversations *conversations, bool asks, tx_ids *ids);
+
 #endif

@@ -114,6 +114,8 @@ static tx_status find_pooling(const tx_data_options *o, tx_embedding_data *d)
     if (d->pooling.modes > 1 || d->pooling.mode[0] == TX_POOL_MAX)
         return tx_fail(TX_UNSUPPORTED, "the pooling of this model is not implemented in training; give another one by "
                                        "--pooling_mode");
+    if (d->pooling.dense_count)
+        return tx_fail(TX_UNSUPPORTED, "the module Dense of this model is not implemented in training");
     o->config->unit_embeddings = d->pooling.normalize;
     d->width = o->config->width;
     d->most = d->pooling.max_seq_length && d->pooling.max_seq_length < o->block ? d->pooling.max_seq_length : o->block;

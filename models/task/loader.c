@@ -100,7 +100,7 @@ static course plan_course(const tx_samples *samples, const tx_loader_options *o)
         .epoch_steps = tx_loader_epoch_steps(used, o->step_rows),
         .first = o->first,
         .rows = o->rows ? o->rows : o->batch,
-        .in_order = o->set->sampling == TX_SAMPLING_SEQUENTIAL,
+        .in_order = o->set->sampling == TX_SAMPLING_SEQUENTIAL || samples->task->generates,
         .seed = tx_job_data_seed(o->set),
     };
 }
@@ -201,7 +201,7 @@ static void *work(void *argument)
 /* Starts the workers. If the system refuses some, a warning is printed and the loader continues without them. */
 static void start_workers(tx_loader *l, const tx_loader_options *o)
 {
-    const int32_t wanted = (int32_t)o->set->workers;
+    const int32_t wanted = l->samples.task->generates ? 0 : (int32_t)o->set->workers;
     while (l->worker_count < wanted && tx_thread_start(&l->workers[l->worker_count], work, l))
         l->worker_count++;
     if (l->worker_count == wanted)

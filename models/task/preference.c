@@ -218,6 +218,7 @@ static bool compares(const tx_task *task, const tx_job_settings *set)
              .length = row_length,                           \
              .loss = formula,                                \
              .is_preference = true,                          \
+             .refers = tx_preference_has_reference,          \
              .compares = compares,                           \
              .measure = measure,                             \
              .metrics = measures}

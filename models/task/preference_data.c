@@ -25,36 +25,6 @@ typedef struct reading {
     int64_t cut, dropped, different;
 } reading;
 
-/* Encodes the current conversation. As in TRL, eos_token ends a completion that does not end with it. */
-static tx_status encode(tx_conversations *c, bool asks, tx_ids *ids)
-{
-    ids->count = 0;
-    if (!tx_conversations_is_plain(c)) {
-        TX_TRY(tx_chat_render(c->chat, &c->conversation, asks, TX_CHAT_NONE, &c->text));
-        return tx_chat_encode(c->chat, c->encoder, &c->text, ids, NULL);
-    }
-    tx_chat plain = c->plain;
-    const char *said;
-    size_t size;
-    TX_TRY(tx_json_get_text(tx_conversation_message(&c->conversation, c->conversation.count - 1), "content", &said,
-                            &size));
-    const bool ends = plain.eos_size && size >= plain.eos_size &&
-                      memcmp(said + size - plain.eos_size, plain.eos, plain.eos_size) == 0;
-    if (asks || ends)
-        plain.eos_size = 0;
-    TX_TRY(tx_chat_render_plain(&plain, &c->conversation, &c->text));
-    TX_TRY(tx_chat_encode(&plain, c->encoder, &c->text, ids, NULL));
-    tx_ids whole = {0};
-    tx_status status = tx_conversations_begin(plain.tokenizer, &whole);
-    TX_THEN(status, tx_ids_reserve(&whole, ids->count));
-    if (!status && ids->count)
-        memcpy(whole.id + whole.count, ids->id, ids->count * sizeof *ids->id);
-    whole.count += status ? 0 : ids->count;
-    free(ids->id);
-    *ids = whole;
-    return status;
-}
-
 /* As TRL's CPOTrainer and ORPOTrainer do, begins a sequence with bos_token, and ends it with eos_token. */
 static tx_status add_ends(const tx_tokenizer *tokenizer, bool asks, tx_ids *ids)
 {
@@ -73,7 +43,7 @@ static tx_status add_ends(const tx_tokenizer *tokenizer, bool asks, tx_ids *ids)
 /* Encodes the current conversation as the task needs it. */
 static tx_status encode_for(reading *r, bool asks, tx_ids *ids)
 {
-    TX_TRY(encode(&r->from, asks, ids));
+    TX_TRY(tx_conversations_encode(&r->from, asks, ids));
     return r->method & (TX_PREFERENCE_CPO | TX_PREFERENCE_ORPO) ? add_ends(r->from.options->tokenizer, asks, ids)
                                                                 : TX_OK;
 }

@@ -146,8 +146,13 @@ struct tx_task {
      * numbers for each row of the batch, `measure` reads these instead of the model's output. */
     tx_tensor *(*loss)(const tx_loss_operands *of, tx_tensor **rows);
     bool distills;      /* outputs are logits of the labels, so that tx_task_distill may replace `loss` */
-    bool is_preference; /* a tx_preference_task: each step logs the means of the loss's rows, all metrics but the first
-                         */
+    bool is_preference; /* a tx_preference_task */
+    /* The model writes the rows before each step (tx_policy_data), so that batches are prepared when their step begins,
+     * in order. */
+    bool generates;
+    /* Whether the loss compares with a reference model. NULL if it never does. Each step of a task with this function
+     * logs the means of the loss's rows, all metrics but the first. */
+    bool (*refers)(const tx_task *task, const tx_job_settings *set);
     /* If outputs are [rows, positions, columns]: writes the `kept` numbers that an evaluation keeps of each position.
      * Its outputs are then [rows, block, kept]. NULL if outputs are [rows, columns]. */
     void (*keep)(const float *output, int64_t columns, float *to);

@@ -2,6 +2,7 @@
  * The table of tasks. Called by models/job. */
 #include "models/task/tasks.h"
 
+#include "models/task/policy.h"
 #include "models/task/preference.h"
 #include "models/task/sequence.h"
 

@@ -17,8 +17,9 @@ typedef enum tx_task_trait {
     TX_WRITE = 1 << 16,        /* text that is written for a text */
     TX_PLAIN_TEXT = 1 << 17,   /* of data: texts without columns, which threads tokenize */
     TX_GLUE_COLUMNS = 1 << 18, /* of data: those of a GLUE task */
+    TX_POLICY = 1 << 19,       /* rewards */
 } tx_task_trait;
-#define TX_TASK_OPTIONS (TX_TALK | TX_MASKED | TX_PREFERENCE | TX_EMBED | TX_ASK | TX_WRITE)
+#define TX_TASK_OPTIONS (TX_TALK | TX_MASKED | TX_PREFERENCE | TX_EMBED | TX_ASK | TX_WRITE | TX_POLICY)
 
 /* The default of an option. */
 typedef struct tx_task_usual {

@@ -228,9 +228,9 @@ struct tx_tokenizer {
 };
 
 tx_status tx_tokenizer_new(tx_tokenizer **tokenizer);
-/* The text and size of the chat template, from chat_template.jinja or tokenizer_config.json, or with `tools` of the one
- * that transformers uses for conversations with tools, which is called tool_use. NULL if there is none. The caller
- * frees. */
+/* The text and size of the chat template, from chat_template.jinja, chat_template.json or tokenizer_config.json, or
+ * with `tools` of the one that transformers uses for conversations with tools, which is called tool_use. NULL if there
+ * is none. The caller frees. */
 tx_status tx_tokenizer_chat(const tx_tokenizer *tokenizer, bool tools, char **text, size_t *size);
 /* Checks and completes a tokenizer after its parts were read. */
 tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer);

@@ -21,7 +21,7 @@ static int value_of(char c)
     return found ? (int)(found - digits) : -1;
 }
 
-static tx_status decode_base64(const char *text, size_t size, char *bytes, size_t *result)
+tx_status tx_base64_read(const char *text, size_t size, char *bytes, size_t *result)
 {
     size_t used = 0, end = size;
     uint32_t bits = 0;
@@ -30,7 +30,7 @@ static tx_status decode_base64(const char *text, size_t size, char *bytes, size_
     for (size_t i = 0; i < end; i++) {
         const int value = value_of(text[i]);
         if (value < 0 || size % 4)
-            return tx_fail(TX_FORMAT, "precompiled_charsmap: not base64 at character %zu of %zu", i + 1, size);
+            return tx_fail(TX_FORMAT, "not base64 at character %zu of %zu", i + 1, size);
         bits = bits << 6 | (uint32_t)value;
         if (i % 4)
             bytes[used++] = (char)(bits >> (6 - 2 * (i % 4)));
@@ -121,7 +121,7 @@ tx_status tx_charsmap_read(const char *text, size_t size, tx_charsmap **map)
     if (created)
         created->data = malloc(size + 1);
     tx_status status = created && created->data ? TX_OK : tx_fail(TX_MEMORY, "no memory for a map of characters");
-    TX_THEN(status, decode_base64(text, size, created->data, &created->size));
+    TX_THEN(status, tx_fail_in(tx_base64_read(text, size, created->data, &created->size), "precompiled_charsmap"));
     if (!status) {
         created->data[created->size] = '\0'; /* ends the last replacement */
         status = check(created);

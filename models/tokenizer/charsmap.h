@@ -13,6 +13,8 @@ typedef struct tx_charsmap {
     bool changed[128]; /* ASCII characters that have a replacement */
 } tx_charsmap;
 
+/* Writes the bytes of base64, at most 3 for each 4 characters, and their number. */
+tx_status tx_base64_read(const char *text, size_t size, char *bytes, size_t *result);
 /* Reads a map from base64. */
 tx_status tx_charsmap_read(const char *text, size_t size, tx_charsmap **map);
 /* Makes base64 of the bytes of a map. The caller frees. */

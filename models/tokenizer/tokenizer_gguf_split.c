@@ -12,8 +12,13 @@
 #define REST " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" LINES
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASES(after) \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" after "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" after "|"
+/* Words that end where lower case does; letters match `letter` as well. */
+#define CASES_OF(letter, after)                                                                          \
+    "[^\\r\\n\\p{L}\\p{N}]?" letter(UPPER) "*" letter(LOWER) "+" after "|[^\\r\\n\\p{L}\\p{N}]?" letter( \
+        UPPER) "+" letter(LOWER) "*" after "|"
+#define ANY(letters) letters
+#define NOT_HAN(letters) "(?:(?!\\p{Han})" letters ")"
+#define CASES(after) CASES_OF(ANY, after)
 #define REST_SLASH " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" LINES
 #define LLAMA3 CONTRACTIONS "|" LETTERS "|\\p{N}{1,3}|" REST
 #define QWEN2 CONTRACTIONS "|" LETTERS "|\\p{N}|" REST
@@ -47,20 +52,70 @@ static const tx_gguf_split splits[] = {
                "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
                " ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES}},
     {.name = "modern-bert", .own = true, .nfc = true},
+    {.name = "seed-coder", .regex = {CONTRACTIONS "|" LETTERS "|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" LINES}},
+    {.name = "bailingmoe",
+     .regex =
+         {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
+          "\\s+(?!\\S)|\\s+"}},
+    {.name = "exaone-moe",
+     .regex = {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}|"
+                            " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {.name = "tiny_aya",
+     .regex = {"\\d{1,3}(?=(?:\\d{3})*(?![\\p{L}\\p{M}\\p{Nd}\\p{Pc}]))",
+               CASES(CONTRACTIONS "?") "\\p{N}{1,3}|" REST_SLASH}},
+    {.name = "minicpm5", .regex = {"\\p{N}{1,3}", CONTRACTIONS "|" LETTERS "|\\p{N}+|" REST}, .whole_words = true},
+    {.name = "kimi-k2", .regex = {"\\p{Han}+|" CASES_OF(NOT_HAN, CONTRACTIONS "?") "\\p{N}{1,3}|" REST}},
 };
 #define SPLITS (sizeof splits / sizeof splits[0])
 
 /* Other names in files. */
 static const char *const aliases[][2] = {
-    {"olmo", "gpt-2"},        {"mpt", "gpt-2"},
-    {"exaone4", "gpt-2"},     {"phi-2", "gpt-2"},
-    {"starcoder", "smollm"},  {"refact", "smollm"},
-    {"command-r", "smollm"},  {"codeshell", "smollm"},
-    {"exaone", "smollm"},     {"chatglm-bpe", "dbrx"},
-    {"llama3", "llama-bpe"},  {"llama-v3", "llama-bpe"},
-    {"falcon3", "llama-bpe"}, {"pixtral", "llama-bpe"},
-    {"glm4", "llama-bpe"},    {"hunyuan-dense", "deepseek-v3"},
-    {"stablelm2", "qwen2"},   {"deepseek-r1-qwen", "qwen2"},
+    {"olmo", "gpt-2"},
+    {"mpt", "gpt-2"},
+    {"exaone4", "gpt-2"},
+    {"phi-2", "gpt-2"},
+    {"gigachat", "gpt-2"},
+    {"a.x-4.0", "gpt-2"},
+    {"mellum", "gpt-2"},
+    {"jais", "gpt-2"},
+    {"trillion", "gpt-2"},
+    {"granite-docling", "gpt-2"},
+    {"starcoder", "smollm"},
+    {"refact", "smollm"},
+    {"command-r", "smollm"},
+    {"codeshell", "smollm"},
+    {"exaone", "smollm"},
+    {"minerva-7b", "smollm"},
+    {"mellum2", "smollm"},
+    {"poro-chat", "bloom"},
+    {"gpt3-finnish", "bloom"},
+    {"chatglm-bpe", "dbrx"},
+    {"smaug-bpe", "dbrx"},
+    {"llama3", "llama-bpe"},
+    {"llama-v3", "llama-bpe"},
+    {"falcon3", "llama-bpe"},
+    {"falcon-h1", "llama-bpe"},
+    {"pixtral", "llama-bpe"},
+    {"lfm2", "llama-bpe"},
+    {"midm-2.0", "llama-bpe"},
+    {"glm4", "llama-bpe"},
+    {"glm5", "llama-bpe"},
+    {"hunyuan-dense", "deepseek-v3"},
+    {"joyai-llm", "deepseek-v3"},
+    {"stablelm2", "qwen2"},
+    {"deepseek-r1-qwen", "qwen2"},
+    {"hunyuan", "qwen2"},
+    {"megrez", "qwen2"},
+    {"solar-open", "qwen2"},
+    {"grok-2", "qwen2"},
+    {"kormo", "qwen2"},
+    {"f2llmv2", "qwen2"},
+    {"llama4", "gpt-4o"},
+    {"kanana2", "gpt-4o"},
+    {"minimax-m2", "gpt-4o"},
+    {"cohere2moe", "tiny_aya"},
+    {"bailingmoe2", "bailingmoe"},
+    {"llada-moe", "bailingmoe"},
 };
 
 const tx_gguf_split *tx_gguf_split_of(const char *name)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a tokenizer.json from a folder's older files, as transformers does: from vocab.txt, or from a model of
- * SentencePiece. */
+ * Makes a tokenizer.json from a folder's older files, as transformers does: from vocab.txt, from a model of
+ * SentencePiece, or from files with ranks of tokens. */
 #ifndef TX_TOKENIZER_MAKE_H
 #define TX_TOKENIZER_MAKE_H
 
@@ -52,9 +52,11 @@ tx_status tx_making_template(tx_making *m, const char *const *single, const char
 /* Sets a post-processor that adds bos and eos, if the configuration has add_bos_token or add_eos_token. */
 tx_status tx_making_ends(tx_making *m);
 
-/* Make a tokenizer.json from vocab.txt, and from a model of SentencePiece. `m` has the configuration. The caller frees
- * `m->json`, also after a failure. */
+/* Make a tokenizer.json from vocab.txt, a model of SentencePiece, tekken.json and tiktoken.model. `m` has the
+ * configuration. The caller frees `m->json`, also after a failure. */
 tx_status tx_make_of_vocab(const char *data, size_t size, tx_making *m);
 tx_status tx_make_of_spm(const char *data, size_t size, tx_making *m);
+tx_status tx_make_of_tekken(const char *data, size_t size, tx_making *m);
+tx_status tx_make_of_tiktoken(const char *data, size_t size, tx_making *m);
 
 #endif

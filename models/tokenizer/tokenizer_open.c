@@ -26,10 +26,28 @@ static const char *const names[TX_SOURCES] = {
     [TX_TOKENIZER_TEMPLATE] = "chat_template.jinja",
 };
 
-/* Older files from which a tokenizer.json is made: models of SentencePiece, under the names of transformers' classes,
- * and vocab.txt of BERT. */
-static const char *const older[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model",
-                                    "vocab.txt"};
+/* Other files from which a tokenizer.json is made: models of SentencePiece, under the names of transformers' classes,
+ * vocab.txt of BERT, and files with ranks of tokens. */
+static const struct {
+    const char *name;
+    tx_status (*make)(const char *data, size_t size, tx_making *m);
+} older[] = {{"tokenizer.model", tx_make_of_spm},
+             {"spiece.model", tx_make_of_spm},
+             {"sentencepiece.bpe.model", tx_make_of_spm},
+             {"spm.model", tx_make_of_spm},
+             {"vocab.txt", tx_make_of_vocab},
+             {"tekken.json", tx_make_of_tekken},
+             {"tiktoken.model", tx_make_of_tiktoken}};
+#define OLDER (sizeof older / sizeof older[0])
+
+/* The row of a file's name, or of tokenizer.model. */
+static size_t find_older(const char *name)
+{
+    size_t i = OLDER;
+    while (--i > 0 && strcmp(older[i].name, name) != 0)
+        ;
+    return i;
+}
 
 /* Reads a file if it exists. */
 static tx_status read_source(tx_source *s, const char *path)
@@ -43,29 +61,48 @@ static tx_status read_older(tx_tokenizer *t, const char *name, const char *path)
     return tx_file_exists(path) ? tx_file_read(path, FILE_LIMIT, &t->older.data, &t->older.size) : TX_OK;
 }
 
+/* Older models of images have the template in an object of its own file. */
+static tx_status read_template(tx_source *s, const char *path)
+{
+    tx_json *json;
+    const char *text;
+    size_t size;
+    if (s->data || !tx_file_exists(path))
+        return TX_OK;
+    TX_TRY(tx_json_read(path, FILE_LIMIT, &json));
+    tx_status status = tx_json_get_text(json, "chat_template", &text, &size);
+    if (!status && !(s->data = strndup(text, size)))
+        status = tx_fail(TX_MEMORY, "no memory for a chat template");
+    s->size = s->data ? size : 0;
+    tx_json_free(json);
+    return tx_fail_in(status, "%s", path);
+}
+
 /* Reads the files of a folder from `first` on. */
 static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
     for (int i = first; i < TX_SOURCES; i++)
         TX_TRY(read_source(&t->source[i], TX_PATH(folder, names[i])));
+    TX_TRY(read_template(&t->source[TX_TOKENIZER_TEMPLATE], TX_PATH(folder, "chat_template.json")));
     TX_TRY(read_source(&t->tools, TX_PATH(folder, "additional_chat_templates/tool_use.jinja")));
     tx_source *model = &t->model_config;
     if (!t->older.data && (t->source[TX_TOKENIZER_JSON].data ||
                            (t->source[TX_TOKENIZER_VOCAB].data && t->source[TX_TOKENIZER_MERGES].data)))
         return TX_OK;
-    for (size_t i = 0; i < sizeof older / sizeof older[0] && !t->older.data; i++)
-        TX_TRY(read_older(t, older[i], TX_PATH(folder, older[i])));
+    for (size_t i = 0; i < OLDER && !t->older.data; i++)
+        TX_TRY(read_older(t, older[i].name, TX_PATH(folder, older[i].name)));
     if (!t->older.data)
         return tx_fail(
             TX_NOT_FOUND,
-            "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt, tokenizer.model or vocab.txt",
+            "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt, tokenizer.model, vocab.txt, "
+            "tekken.json or tiktoken.model",
             folder);
     const char *path = TX_PATH(folder, "config.json");
     return tx_file_exists(path) ? tx_file_read_text(path, FILE_LIMIT, &model->data, &model->size) : TX_OK;
 }
 
 /* A file means its folder, with these exceptions. vocab.json and merges.txt mean these two files even if there is a
- * tokenizer.json. So do vocab.txt and models of SentencePiece. A tokenizer.json under another name means only itself.
+ * tokenizer.json. So do the other files of `older`. A tokenizer.json under another name means only itself.
  */
 static tx_status read_sources(tx_tokenizer *t, const char *path)
 {
@@ -74,9 +111,9 @@ static tx_status read_sources(tx_tokenizer *t, const char *path)
         return read_folder(t, path, TX_TOKENIZER_JSON);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     bool pair = strcmp(name, names[TX_TOKENIZER_VOCAB]) == 0 || strcmp(name, names[TX_TOKENIZER_MERGES]) == 0;
-    const bool is_older = strcmp(name, "vocab.txt") == 0 || tx_ends_with(name, ".model");
+    const bool is_older = find_older(name) > 0 || tx_ends_with(name, ".model");
     if (is_older)
-        TX_TRY(read_older(t, strcmp(name, "vocab.txt") == 0 ? "vocab.txt" : "tokenizer.model", path));
+        TX_TRY(read_older(t, older[find_older(name)].name, path));
     if (!pair && !is_older && strcmp(name, names[TX_TOKENIZER_JSON]) != 0)
         return read_source(&t->source[TX_TOKENIZER_JSON], path);
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
@@ -328,13 +365,11 @@ static tx_status make_sources(tx_tokenizer *t)
     tx_json *model = NULL;
     tx_source *map = &t->source[TX_TOKENIZER_SPECIAL];
     if (t->model_config.data)
-        TX_TRY(tx_json_parse(t->model_config.data, t->model_config.size, "config.json", &model));
+        TX_TRY(tx_json_parse_file(t->model_config.data, t->model_config.size, "config.json", &model));
     m.model_config = model;
     tx_status status = tx_tokenizer_config(t, &m.config);
     m.config = m.config ? m.config : tx_json_object();
-    if (!status)
-        status = strcmp(t->older.name, "vocab.txt") == 0 ? tx_make_of_vocab(t->older.data, t->older.size, &m)
-                                                         : tx_make_of_spm(t->older.data, t->older.size, &m);
+    TX_THEN(status, older[find_older(t->older.name)].make(t->older.data, t->older.size, &m));
     status = tx_fail_in(status, "%s", t->older.name);
     TX_THEN(status, set_source(&t->source[TX_TOKENIZER_JSON], m.json));
     TX_THEN(status, set_source(&t->source[TX_TOKENIZER_CONFIG], m.config));

@@ -3,6 +3,7 @@
 #include "models/train/running.h"
 
 #include "models/files/folder.h"
+#include "models/train/rollout.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,40 +23,59 @@ static tx_status evaluate(tx_running *r, bool *best)
     return status;
 }
 
+/* Handles a checkpoint of `step` that could not be written: as --on_save_error says. */
+static tx_status judge_save(tx_running *r, int64_t step, tx_status status)
+{
+    const tx_run_options *o = r->options;
+    if (!status)
+        return TX_OK;
+    if (o->set->on_save_error == TX_SAVE_ERROR_STOP || r->summary->stopped)
+        return tx_fail_in(status, "checkpoint of step %" PRId64, step);
+    r->summary->unsaved++;
+    snprintf(r->summary->unsaved_why, sizeof r->summary->unsaved_why, "step %" PRId64 ": %.500s", step, tx_error());
+    if (r->speaks)
+        tx_reporter_print(&o->report, "checkpoint of step %" PRId64 " was not written: %.400s; training continues",
+                          step, tx_error());
+    return TX_OK;
+}
+
+/* Waits for the checkpoint that was begun. All ranks call it. */
+static tx_status await_save(tx_running *r)
+{
+    const int64_t step = r->committing.step;
+    const double began = tx_now();
+    const tx_status status = tx_running_commit(r, true);
+    r->summary->saving += tx_now() - began;
+    return judge_save(r, step, status);
+}
+
+/* Begins a checkpoint. It is complete after the next await_save(). */
 static tx_status save(tx_running *r)
 {
     const tx_run_options *o = r->options;
     if (!o->set->output_dir || r->saved == r->state->step)
         return TX_OK;
+    TX_TRY(await_save(r));
+    const double began = tx_now();
     const bool removed = r->log.file && !tx_file_exists(r->log.path);
-    tx_status status = tx_run_save(r->engine, r->model, r->comm, o, r->state, r->log.file != NULL);
+    tx_status status = tx_trainer_average(r->trainer, true);
+    TX_THEN(status, tx_running_save(r));
     if (removed && tx_is_folder(o->set->output_dir)) {
         const char *path = r->log.path;
         tx_log_close(&r->log);
         tx_log_open(&r->log, path, true, &o->report);
     }
-    if (!status) {
-        r->saved = r->state->step;
-        return TX_OK;
-    }
-    if (o->set->on_save_error == TX_SAVE_ERROR_STOP || r->summary->stopped)
-        return tx_fail_in(status, "checkpoint of step %" PRId64, r->state->step);
-    r->summary->unsaved++;
-    snprintf(r->summary->unsaved_why, sizeof r->summary->unsaved_why, "step %" PRId64 ": %.500s", r->state->step,
-             tx_error());
-    if (r->speaks)
-        tx_reporter_print(&o->report, "checkpoint of step %" PRId64 " was not written: %.400s; training continues",
-                          r->state->step, tx_error());
-    return TX_OK;
+    r->summary->saving += tx_now() - began;
+    return judge_save(r, r->state->step, status);
 }
 
-/* Ends a run after a read error of the data: saves the last complete step and adds it to the message. With several
- * ranks the others are in the middle of a step, so nothing is saved. */
+/* Ends a run that has no data for its next step: saves the last complete step and adds it to the message. With several
+ * ranks, the others may be in the middle of a step; then nothing is saved. */
 static tx_status end_unread(tx_running *r, tx_status status)
 {
     const tx_run_options *o = r->options;
     char reason[2048];
-    if (r->comm && r->comm->size > 1)
+    if (r->comm && r->comm->size > 1 && !r->together)
         return status;
     snprintf(reason, sizeof reason, "%s", tx_error());
     tx_status saved = tx_running_take(r);
@@ -63,8 +83,12 @@ static tx_status end_unread(tx_running *r, tx_status status)
     const bool saves = o->set->output_dir && step > 0 && r->saved != step;
     if (!saved)
         saved = tx_model_wait(r->model);
-    if (!saved && saves)
-        saved = tx_run_save(r->engine, r->model, r->comm, o, r->state, r->log.file != NULL);
+    TX_THEN(saved, tx_trainer_average(r->trainer, true));
+    TX_THEN(saved, await_save(r));
+    if (!saved && saves) {
+        saved = tx_running_save(r);
+        TX_THEN(saved, tx_running_commit(r, true));
+    }
     if (saved)
         return tx_fail(status, "%s; stopped after step %" PRId64 ", which could not be saved: %s", reason, step,
                        tx_error());
@@ -115,13 +139,24 @@ static void find_rates(const tx_running *r, int64_t step, double rates[2])
     rates[1] = follows ? rates[0] : tx_schedule_rate(s, place > 0 ? place - 1 : 0);
 }
 
+/* Makes the rows of the next step, with the weights after all steps before it. */
+static tx_status roll_out(tx_running *r)
+{
+    TX_TRY(tx_running_take(r));
+    TX_TRY(tx_model_wait(r->model));
+    const tx_status status = tx_rollout_begin(r->rollout, r->state->step);
+    r->together = status != TX_OK;
+    return status;
+}
+
 /* Submits the step of the next batch to the device. */
 static tx_status submit(tx_running *r, tx_pending *given)
 {
     const tx_run_options *o = r->options;
     double begin = tx_now();
     const tx_step_batch *b = NULL;
-    const tx_status status = tx_loader_next(r->loader, &b);
+    tx_status status = r->rollout ? roll_out(r) : TX_OK;
+    TX_THEN(status, tx_loader_next(r->loader, &b));
     r->unread = status != TX_OK;
     TX_TRY(status);
     double rates[2];
@@ -169,6 +204,7 @@ static tx_status iterate(tx_running *r, bool first)
     tx_traffic begin;
     tx_pending pending;
     TX_TRY(tx_engine_traffic(r->engine, &begin));
+    tx_running_poll_save(r);
     if (r->pace)
         TX_TRY(tx_pace_begin(r->pace, r->model));
     TX_TRY(submit(r, &pending));
@@ -204,10 +240,18 @@ static tx_status loop(tx_running *r)
     }
     TX_THEN(status, tx_running_take(r));
     TX_THEN(status, tx_model_wait(r->model));
+    TX_THEN(status, tx_trainer_average(r->trainer, true));
     if (!status && r->summary->stopped)
         status = save(r);
+    TX_THEN(status, await_save(r));
     if (status && r->unread)
         status = end_unread(r, status);
+    if (status) { /* the checkpoint that was begun is good, though the other ranks may not be there any more */
+        char reason[2048];
+        snprintf(reason, sizeof reason, "%s", tx_error());
+        (void)tx_running_commit(r, false);
+        tx_fail(status, "%s", reason);
+    }
     if (!status && step > begin + 1) {
         status = tx_engine_traffic(r->engine, &last);
         r->summary->traffic.allocations = last.allocations - first.allocations;
@@ -233,6 +277,11 @@ static tx_status start(tx_running *r, const char *log_path)
 {
     const tx_run_options *o = r->options;
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
+    if (o->train.task->generates) {
+        const tx_status status = tx_rollout_create(r->trainer, o, &r->rollout);
+        TX_TRY(r->comm ? tx_comm_agree(r->comm, status, "open its rewards") : status);
+    }
+    r->state->rollout = r->rollout;
     TX_TRY(tx_running_load(r, r->state->step));
     if (r->comm && r->comm->size > 1)
         TX_TRY(tx_pace_create(r->data, (tx_overlap)o->set->overlap, o->balance, t->batch, t->all_rows, &r->pace));
@@ -271,5 +320,7 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
         tx_log_close(&r.log);
     tx_loader_free(r.loader);
     tx_pace_free(r.pace);
+    tx_rollout_free(r.rollout);
+    state->rollout = NULL;
     return status;
 }

@@ -39,6 +39,7 @@ typedef struct tx_run_options {
     const char *best_metric;      /* selects the best evaluation; if NULL, the task's first metric does */
     double flops_per_token;       /* for total_flos */
     int64_t checkpoint_bytes;     /* approximate size of one checkpoint */
+    const char *checkpoint;       /* the folder to resume a generation batch from, or NULL */
     /* Writes the files of a checkpoint that the caller knows: configuration, weights, tokenizer. */
     tx_status (*write)(void *context, const char *folder);
     /* Makes and locks output_dir again if it was removed during the run. May be NULL. */
@@ -58,6 +59,7 @@ typedef struct tx_run_summary {
     double loss;                   /* of the last step */
     double mean_loss;              /* over the steps of this call */
     double waited;                 /* seconds of waiting for data */
+    double saving;                 /* seconds in which checkpoints kept training waiting */
     int stopped;                   /* the result of listener.stop; 0 if the run is complete */
     /* The number of checkpoints that could not be written, the same on all ranks, and step and reason of the last. */
     int64_t unsaved;
@@ -91,10 +93,6 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_wat
 
 /* ---- Checkpoints (models/train/save.c) -------------------------------------------------------------- */
 
-/* Writes output_dir/checkpoint-STEP: the files of options->write, optimizer states, state of the run, and with `log`
- * the log so far. All ranks call it, rank 0 writes, and all get the same status. `comm` is NULL for one rank. */
-tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *options,
-                      tx_run_state *state, bool log);
 /* Replaces the model's weights on all ranks by `load`. If a rank fails, all ranks restore their previous weights,
  * `*replaced` is false, and the message has the reason. Fails if these cannot be restored. */
 tx_status tx_run_replace_weights(tx_model *model, tx_comm *comm, tx_status (*load)(void *context), void *context,

@@ -3,6 +3,7 @@
 #include "models/train/running.h"
 
 #include "api/base/clock.h"
+#include "models/train/rollout.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +16,7 @@ static const tx_metric *logged_by(const tx_running *r)
 {
     static const tx_metric none = {.name = NULL};
     const tx_task *task = r->options->train.task;
-    return task->is_preference ? task->metrics + 1 : &none;
+    return task->refers ? task->metrics + 1 : &none;
 }
 
 static const char *name_of(const tx_metric *metric)
@@ -34,7 +35,7 @@ static bool measure(const tx_metric *metric, const double means[TX_TASK_RESULTS]
 
 static void write_step(tx_running *r, const tx_run_step *s, const tx_results *results)
 {
-    char n[7][TX_LOG_NUMBER], scale[96] = "", dropped[48] = "", of_task[512] = "";
+    char n[7][TX_LOG_NUMBER], scale[96] = "", dropped[48] = "", of_task[3072] = "";
     double means[TX_TASK_RESULTS], value;
     size_t used = 0;
     for (int i = 0; i < TX_TASK_RESULTS; i++)
@@ -43,6 +44,11 @@ static void write_step(tx_running *r, const tx_run_step *s, const tx_results *re
         if (measure(m, means, &value))
             used += (size_t)snprintf(of_task + used, sizeof of_task - used, "\"%s\": %s, ", name_of(m),
                                      tx_log_number(value, n[0]));
+    tx_figure figures[TX_ROLLOUT_FIGURES];
+    const int32_t count = r->rollout ? tx_rollout_figures(r->rollout, false, false, figures) : 0;
+    for (int32_t i = 0; i < count && used < sizeof of_task; i++)
+        used += (size_t)snprintf(of_task + used, sizeof of_task - used, "\"%s\": %s, ", figures[i].name,
+                                 tx_log_number(figures[i].value, n[0]));
     if (s->loss_scale > 0)
         snprintf(scale, sizeof scale, "\"loss_scale\": %s, \"skipped\": %" PRId64 ", ",
                  tx_log_number(s->loss_scale, n[6]), s->skipped);
@@ -112,7 +118,7 @@ static tx_status log_point(tx_running *r, const tx_run_step *s)
 {
     tx_run_state *state = r->state;
     const double steps = (double)(state->step - state->logged), loss = state->loss_sum / steps;
-    tx_figure figures[3 + TX_METRICS_MAX] = {
+    tx_figure figures[3 + TX_METRICS_MAX + TX_ROLLOUT_FIGURES] = {
         {"loss", loss, -1}, {"grad_norm", s->grad_norm, -1}, {"learning_rate", s->learning_rate, -1}};
     double means[TX_TASK_RESULTS];
     int32_t count = 3;
@@ -122,6 +128,8 @@ static tx_status log_point(tx_running *r, const tx_run_step *s)
         figures[count] = (tx_figure){name_of(m), 0.0, -1};
         count += measure(m, means, &figures[count].value);
     }
+    if (r->rollout)
+        count += tx_rollout_figures(r->rollout, true, true, figures + count);
     tx_status status = tx_run_state_log(state, figures, count);
     state->loss_sum = 0.0;
     memset(state->task_sum, 0, sizeof state->task_sum);

@@ -10,6 +10,9 @@
 #include "models/train/log.h"
 #include "models/train/run.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 /* A step that was submitted to the device and whose results are pending. */
 typedef struct tx_pending {
     bool any, ends_epoch;
@@ -21,6 +24,21 @@ typedef struct tx_pending {
     int64_t skipped;  /* skipped updates known at submission; if there were more, the step used held_rate */
     int64_t rows, tokens, padded_tokens;
 } tx_pending;
+
+/* A checkpoint whose files are written. On the rank that wrote them a thread flushes and verifies them while training
+ * continues (save.c). */
+typedef struct tx_committing {
+    bool pending; /* on all ranks: they do not yet know how it ended */
+    int64_t step;
+    tx_checkpoint *checkpoint; /* NULL on ranks that write nothing */
+    pthread_t thread;
+    bool started;      /* the thread is to be joined */
+    atomic_bool ended; /* the thread has set the status, and its message */
+    tx_status status;
+    char message[1024];
+    bool best; /* it is the best checkpoint; `before` was, which is owned */
+    char *before;
+} tx_committing;
 
 typedef struct tx_running {
     tx_engine *engine;
@@ -35,12 +53,15 @@ typedef struct tx_running {
     tx_job_listener listener; /* on other ranks only its callbacks `stop` and `save` are set */
     tx_pace *pace;            /* NULL with one rank */
     tx_loader *loader;
+    struct tx_rollout *rollout; /* NULL if the task does not generate */
     tx_log log;
     tx_topo_cards cards; /* the last measurement of GPUs */
     tx_pending late;
     int64_t epoch_steps;
     int64_t saved; /* step of the last checkpoint */
+    tx_committing committing;
     bool unread;   /* reading the data failed; the weights trained so far are valid */
+    bool together; /* all ranks failed before the step */
     bool enough;   /* early stopping ends the run */
     int64_t timed_steps;
     bool wants_save;      /* this rank received a request to save, which the ranks have not yet agreed on */
@@ -70,5 +91,17 @@ float tx_running_vote(void *context);
 int tx_running_stop(const tx_running *r);
 /* Whether to save after this step. If one rank received a request, all ranks save. Call it once a step. */
 bool tx_running_save_requested(tx_running *r);
+
+/* ---- Checkpoints (models/train/save.c) -------------------------------------------------------------- */
+
+/* Begins output_dir/checkpoint-STEP, while no other is pending: rank 0 writes the files of options->write, the
+ * optimizer states, the state of the run and the log so far. All ranks call it and get the same status. The checkpoint
+ * is complete after the next tx_running_commit. */
+tx_status tx_running_save(tx_running *r);
+/* Reports the checkpoint that was begun if it is complete by now. Does not wait. */
+void tx_running_poll_save(tx_running *r);
+/* Waits until the checkpoint that was begun is complete. With `together` all ranks call it and get the same status,
+ * else it is rank 0's. */
+tx_status tx_running_commit(tx_running *r, bool together);
 
 #endif

@@ -1,109 +1,170 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Saves and restores checkpoints of a run. */
-#include "comm/comm.h"
-#include "models/files/checkpoint.h"
+#include "api/base/file.h"
+#include "api/base/thread.h"
+#include "models/files/checkpoint_files.h"
 #include "models/files/folder.h"
-#include "models/train/run.h"
+#include "models/train/rollout.h"
+#include "models/train/running.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A checkpoint that is to be written. */
-typedef struct save {
-    tx_engine *engine;
-    tx_model *model;
-    const tx_run_options *options;
-    tx_run_state *state;
-    tx_checkpoint *checkpoint; /* NULL on ranks that write nothing */
-    bool log;
-    char name[64];
-} save;
-
-static tx_status write_states(const save *s)
+static tx_status write_states(const tx_running *r, const char *folder)
 {
-    char digest[TX_DIGEST_TEXT];
-    if (s->options->set->only_model)
+    if (r->options->set->only_model)
         return TX_OK;
-    TX_TRY(tx_optimizer_save(s->model, TX_PATH(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER), digest));
-    return tx_checkpoint_expect(s->checkpoint, TX_RUN_OPTIMIZER, digest);
+    TX_TRY(tx_optimizer_save(r->model, TX_PATH(folder, TX_RUN_OPTIMIZER)));
+    return r->rollout ? tx_rollout_save(r->rollout, folder) : TX_OK;
 }
 
 /* Writes the files. */
-static tx_status fill(const save *s)
+static tx_status fill(const tx_running *r, const char *folder)
 {
-    const tx_run_options *o = s->options;
-    const char *folder = tx_checkpoint_folder(s->checkpoint);
-    free(s->state->kernels);
-    s->state->kernels = NULL;
-    TX_TRY(tx_engine_choices(s->engine, &s->state->kernels));
+    const tx_run_options *o = r->options;
+    free(r->state->kernels);
+    r->state->kernels = NULL;
+    TX_TRY(tx_engine_choices(r->engine, &r->state->kernels));
     TX_TRY(o->write(o->write_context, folder));
-    TX_TRY(write_states(s));
-    TX_TRY((o->set->only_model ? tx_run_state_write_trainer : tx_run_state_write)(s->state, &o->facts,
+    TX_TRY(write_states(r, folder));
+    TX_TRY((o->set->only_model ? tx_run_state_write_trainer : tx_run_state_write)(r->state, &o->facts,
                                                                                   o->set->output_dir, folder));
-    return s->log ? tx_folder_copy_file(o->set->output_dir, folder, TX_RUN_LOG, INT64_MAX) : TX_OK;
+    return r->log.file ? tx_folder_copy_file(o->set->output_dir, folder, TX_RUN_LOG, INT64_MAX) : TX_OK;
 }
 
-/* Writes the checkpoint on rank 0, unless `status` is an earlier failure. */
-static tx_status write_checkpoint(save *s, tx_status status)
+/* Writes the files of the checkpoint on rank 0, unless `status` is an earlier failure. They are in the system's memory
+ * afterwards. */
+static tx_status write_files(tx_running *r, tx_status status)
 {
-    const tx_run_options *o = s->options;
-    const char *folder = TX_PATH(o->set->output_dir, s->name);
+    const tx_run_options *o = r->options;
+    tx_checkpoint **checkpoint = &r->committing.checkpoint;
     if (!status && o->reopen && !tx_is_folder(o->set->output_dir))
         status = o->reopen(o->write_context);
     TX_THEN(status, tx_disk_check(o->set->output_dir, o->checkpoint_bytes));
-    TX_THEN(status, tx_checkpoint_begin(o->set->output_dir, s->state->step, &s->checkpoint));
-    TX_THEN(status, fill(s));
-    if (!status)
-        status = tx_checkpoint_commit(s->checkpoint);
-    else
-        tx_checkpoint_discard(s->checkpoint);
-    if (!status)
-        tx_watchdog_saved(o->watch, folder);
-    if (!status && o->listener.saved)
-        o->listener.saved(o->listener.context, folder);
+    TX_THEN(status, tx_checkpoint_begin(o->set->output_dir, r->state->step, checkpoint));
+    if (!status) {
+        tx_file_defers_flush = true;
+        status = fill(r, tx_checkpoint_folder(*checkpoint));
+        tx_file_defers_flush = false;
+    }
+    if (status) {
+        tx_checkpoint_discard(*checkpoint);
+        *checkpoint = NULL;
+    }
     return status;
 }
 
+/* ---- Completing a checkpoint ------------------------------------------------------------------------- */
+
+/* The thread. It has the priority of the others: on a busy machine the run would wait long for one with less. */
+static void *commit(void *committing)
+{
+    tx_committing *c = committing;
+    c->status = tx_checkpoint_commit(c->checkpoint);
+    if (c->status)
+        snprintf(c->message, sizeof c->message, "%s", tx_error());
+    atomic_store(&c->ended, true);
+    return NULL;
+}
+
 /* Removes the oldest checkpoints. A failure is only a warning, since the new checkpoint is complete. */
-static void prune(const tx_run_options *o, const tx_run_state *state)
+static void prune(const tx_run_options *o, const tx_run_state *state, int64_t step)
 {
     char *best = NULL;
     tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->set->output_dir, &best) : TX_OK;
-    TX_THEN(status, tx_checkpoint_prune(o->set->output_dir, o->set->save_total_limit, state->step, best, &o->report));
+    TX_THEN(status, tx_checkpoint_prune(o->set->output_dir, o->set->save_total_limit, step, best, &o->report));
     free(best);
     if (status)
         tx_reporter_print(&o->report, "cannot remove old checkpoints: %.440s", tx_error());
 }
 
-tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *o, tx_run_state *state,
-                      bool log)
+/* Ends the thread, and reports the checkpoint. */
+static void join(tx_running *r)
 {
-    const bool writes = !comm || comm->rank == 0, best = state->has_best && state->best_step == state->step;
-    save s = {.engine = engine, .model = model, .options = o, .state = state, .log = log};
-    char *before = state->best_checkpoint;
-    tx_status status = TX_OK;
-    snprintf(s.name, sizeof s.name, TX_CHECKPOINT_PREFIX "%" PRId64, state->step);
-    tx_watchdog_begin(o->watch, TX_WATCHDOG_WRITING);
-    if (best) { /* on all ranks, since each loads it at the end */
-        state->best_checkpoint = NULL;
-        status = tx_run_state_set_best(state, s.name);
+    const tx_run_options *o = r->options;
+    tx_committing *c = &r->committing;
+    if (c->started)
+        pthread_join(c->thread, NULL);
+    c->started = false;
+    c->checkpoint = NULL;
+    if (c->status)
+        return;
+    const char *folder = TX_CHECKPOINT_PATH(o->set->output_dir, c->step);
+    tx_watchdog_saved(o->watch, folder);
+    if (o->listener.saved)
+        o->listener.saved(o->listener.context, folder);
+    prune(o, r->state, c->step);
+}
+
+void tx_running_poll_save(tx_running *r)
+{
+    if (r->committing.checkpoint && atomic_load(&r->committing.ended))
+        join(r);
+}
+
+tx_status tx_running_commit(tx_running *r, bool together)
+{
+    tx_committing *c = &r->committing;
+    if (!c->pending)
+        return TX_OK;
+    tx_watchdog_begin(r->options->watch, TX_WATCHDOG_WRITING);
+    if (c->checkpoint)
+        join(r);
+    tx_status status = c->status ? tx_fail(c->status, "%s", c->message) : TX_OK;
+    if (together && r->comm)
+        status = tx_comm_agree(r->comm, status, "write it");
+    if (c->best) {
+        free(status ? r->state->best_checkpoint : c->before);
+        r->state->best_checkpoint = status ? c->before : r->state->best_checkpoint;
     }
-    if (writes) {
-        TX_THEN(status, tx_model_read_alone(model, true));
-        status = write_checkpoint(&s, status);
-    }
-    const tx_status answered = writes ? tx_model_read_alone(model, false) : tx_model_serve_reads(model);
-    status = status ? status : answered;
-    if (comm)
-        status = tx_comm_agree(comm, status, "write it");
-    if (best) {
-        free(status ? state->best_checkpoint : before);
-        state->best_checkpoint = status ? before : state->best_checkpoint;
-    }
-    if (!status && writes) /* all ranks now have the same best checkpoint, which is kept */
-        prune(o, state);
+    if (status)
+        r->saved = -1;
+    *c = (tx_committing){0};
     return status;
+}
+
+/* ---- Beginning one ----------------------------------------------------------------------------------- */
+
+/* Sets the best checkpoint on all ranks, since each loads it at the end. */
+static tx_status set_best(tx_running *r)
+{
+    tx_run_state *state = r->state;
+    char name[TX_CHECKPOINT_NAME];
+    r->committing.best = state->has_best && state->best_step == state->step;
+    if (!r->committing.best)
+        return TX_OK;
+    r->committing.before = state->best_checkpoint;
+    state->best_checkpoint = NULL;
+    return tx_run_state_set_best(state, tx_checkpoint_name(state->step, name));
+}
+
+tx_status tx_running_save(tx_running *r)
+{
+    tx_committing *c = &r->committing;
+    const bool writes = !r->comm || r->comm->rank == 0;
+    tx_watchdog_begin(r->options->watch, TX_WATCHDOG_WRITING);
+    *c = (tx_committing){.pending = true, .step = r->state->step};
+    tx_status status = set_best(r);
+    if (writes) {
+        TX_THEN(status, tx_model_read_alone(r->model, true));
+        status = write_files(r, status);
+    }
+    const tx_status answered = writes ? tx_model_read_alone(r->model, false) : tx_model_serve_reads(r->model);
+    status = status ? status : answered;
+    if (r->comm)
+        status = tx_comm_agree(r->comm, status, "write it");
+    if (status) {
+        c->status = status;
+        snprintf(c->message, sizeof c->message, "%s", tx_error());
+        tx_checkpoint_discard(c->checkpoint);
+        c->checkpoint = NULL;
+        return tx_running_commit(r, false);
+    }
+    r->saved = c->step;
+    if (writes && !(c->started = tx_thread_start(&c->thread, commit, c)))
+        commit(c);
+    return TX_OK;
 }
 
 /* ---- Disk space -------------------------------------------------------------------------------------- */

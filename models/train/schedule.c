@@ -219,6 +219,8 @@ static double cosine_to_minimum(const tx_schedule *s, double passed, double span
 static double warm_up(const tx_schedule *s, int64_t step)
 {
     const double now = (double)step, warmup = (double)s->warmup_steps;
+    if (s->kind == TX_SCHEDULE_CONSTANT) /* only schedule-free optimizers warm up */
+        return (now + 1.0) / warmup;
     if (s->kind != TX_SCHEDULE_COSINE_WARMUP_MIN_LR)
         return now / warmup;
     return isnan(s->warmup_lr_rate) ? (now + 1.0) / warmup

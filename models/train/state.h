@@ -43,9 +43,10 @@ typedef struct tx_run_state {
      * "checkpoint-N", so that the folder can be moved. A checkpoint elsewhere, from which the run was resumed, has its
      * path. */
     char *best_checkpoint;
-    tx_json *history; /* log_history: {"step", "epoch", "loss", ...} */
-    tx_json *run;     /* the description of the run (tx_job_describe); NULL in a new state */
-    char *kernels;    /* tx_engine_choices; NULL in a new state */
+    tx_json *history;                 /* log_history: {"step", "epoch", "loss", ...} */
+    tx_json *run;                     /* the description of the run (tx_job_describe); NULL in a new state */
+    char *kernels;                    /* tx_engine_choices; NULL in a new state */
+    const struct tx_rollout *rollout; /* saved with the state during a run that generates, else NULL */
 } tx_run_state;
 
 /* Numbers that follow from the settings, as TrainerState has them. 0 steps mean never. */

@@ -23,42 +23,15 @@ struct tx_trainer {
     tx_trainer_options options;
     batch_plan train[TX_LENGTHS_MAX], evaluate[TX_LENGTHS_MAX]; /* from whole rows to the shortest rows */
     void *narrow;                                               /* a field of a batch with shorter rows */
-    void *padding; /* a micro-batch without rows, for a short step of a pipeline */
-    tx_plan *update;
-    tx_writer *writer; /* or NULL */
-    int64_t updates;   /* runs of the update plan since profiling began */
+    void *padding;             /* a micro-batch without rows, for a short step of a pipeline */
+    tx_plan *update, *average; /* the average's is NULL except for schedule-free optimizers */
+    bool averaged;             /* the model has the average of the weights, not the weights of training */
+    tx_writer *writer;         /* or NULL */
+    int64_t updates;           /* runs of the update plan since profiling began */
     int64_t step;
     float (*vote)(void *context);
     void *vote_context;
 };
-
-/* A fraction of `whole`, rounded up to a multiple of 8 for the kernels. */
-static int64_t part_of(int64_t whole, int64_t part, int64_t parts)
-{
-    enum { UNIT = 8 };
-    const int64_t exact = whole * part / parts, rounded = (exact + (exact ? UNIT - 1 : UNIT)) / UNIT * UNIT;
-    return part < parts && rounded < whole ? rounded : whole;
-}
-
-/* The number of lengths of targets. Plans of one length of sources, for whole and then for half targets, are adjacent.
- */
-static int32_t targets_of(const tx_trainer_options *o)
-{
-    return o->lengths > 1 && tx_task_target(o->task) ? 2 : 1;
-}
-
-/* Positions of the rows of plan `which`. */
-static int64_t length_of(const tx_trainer_options *o, int32_t which)
-{
-    const int64_t parts = o->lengths > 1 ? o->lengths / targets_of(o) : 1;
-    return part_of(o->block, parts - which / targets_of(o), parts);
-}
-
-/* Positions of the targets of plan `which`. */
-static int64_t target_of(const tx_trainer_options *o, int32_t which)
-{
-    return part_of(tx_task_target(o->task), targets_of(o) - which % targets_of(o), targets_of(o));
-}
 
 /* cp_size: the number of ranks that shard the positions of a row. */
 static int64_t chunks_of(const tx_trainer_options *o)
@@ -72,29 +45,24 @@ static int64_t chunk_of(const tx_trainer_options *o)
     return o->parallel.context ? o->parallel.context->rank : 0;
 }
 
-/* The number of plans. Pipeline stages have one plan, and so have expert-parallel ranks, which must run the same one.
- */
-static int32_t plans_of(const tx_trainer_options *o)
-{
-    return o->lengths > 1 && !o->parallel.pipeline && !o->parallel.expert ? o->lengths : 1;
-}
-
 static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t which, batch_plan *result)
 {
     const tx_trainer_options *o = &trainer->options;
     const tx_task *task = o->task;
-    const int64_t block = length_of(o, which) / chunks_of(o);
+    const int64_t block = tx_trainer_length(o, which) / chunks_of(o);
     TX_TRY(tx_graph_create(trainer->model, &result->graph));
     TX_TRY(tx_graph_autocast(result->graph, train ? o->autocast : o->eval_autocast));
     if (train && (o->checkpointing.whole != 0 || o->checkpointing.cheap != 0))
         TX_TRY(tx_graph_checkpointing(result->graph, &o->checkpointing));
     if (train && o->fp32_residual_gradient)
         TX_TRY(tx_graph_fp32_residual_gradient(result->graph));
+    if (train && o->logits)
+        TX_TRY(tx_graph_limit_logits(result->graph, o->logits));
     if (train && o->offload_activations)
         TX_TRY(tx_graph_offload_activations(result->graph));
     for (int32_t f = 0; task->fields[f].name; f++) {
         tx_field field = task->fields[f];
-        field.width = field.target ? target_of(o, which) : field.width;
+        field.width = field.target ? tx_trainer_target(o, which) : field.width;
         result->field[f] = tx_input(result->graph, field.name, field.dtype, tx_field_shape(&field, rows, block));
     }
     result->loss = tx_trainer_loss(&trainer->options, trainer->config, result->graph, train, &result->output);
@@ -102,7 +70,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t wh
         TX_TRY(tx_backward(result->graph, result->loss));
     else
         tx_output(result->loss);
-    if (!train && task->measure && !o->write)
+    if (!train && (task->generates || (task->measure && !o->write)))
         tx_output(result->output);
     TX_TRY(tx_plan_create(result->graph, train ? "train" : "evaluate", &result->plan));
     return train && trainer->options.watch ? tx_plan_watch(result->plan, trainer->options.watch) : TX_OK;
@@ -120,7 +88,7 @@ static void discard(batch_plan plans[TX_LENGTHS_MAX])
 /* Builds the plans of all lengths. */
 static tx_status build_all(tx_trainer *trainer, bool train, int64_t rows, batch_plan result[TX_LENGTHS_MAX])
 {
-    for (int32_t i = 0; i < plans_of(&trainer->options); i++)
+    for (int32_t i = 0; i < tx_trainer_plans(&trainer->options); i++)
         TX_TRY(build(trainer, train, rows, i, &result[i]));
     return TX_OK;
 }
@@ -147,17 +115,20 @@ static tx_status prepare(tx_trainer *trainer)
                                        trainer->config->lora != NULL));
     else if (tx_trainer_offloads_weights(o))
         TX_TRY(tx_model_offload_weights(trainer->model));
+    if (o->eval_batch && o->task->generates) /* first, since only they read the reference model */
+        TX_TRY(build_all(trainer, false, o->eval_batch, trainer->evaluate));
     TX_TRY(build_all(trainer, true, o->batch, trainer->train));
     TX_TRY(tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update));
-    if (o->eval_batch)
+    TX_TRY(tx_optimizer_average(trainer->model, &trainer->average));
+    if (o->eval_batch && !o->task->generates)
         TX_TRY(build_all(trainer, false, o->eval_batch, trainer->evaluate));
-    if (o->eval_batch && o->write)
+    if (o->eval_batch && o->write && (o->slots || !o->task->generates))
         TX_TRY(tx_writer_create(trainer->model, trainer->config, o, &trainer->writer));
     if (is_staged(trainer)) {
         trainer->padding = malloc((size_t)(o->batch * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->padding ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a micro-batch"));
     }
-    if (plans_of(o) > 1 || chunks_of(o) > 1) {
+    if (tx_trainer_plans(o) > 1 || chunks_of(o) > 1) {
         const int64_t rows = o->batch > o->eval_batch ? o->batch : o->eval_batch;
         trainer->narrow = malloc((size_t)(rows * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->narrow ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows"));
@@ -191,6 +162,7 @@ void tx_trainer_free(tx_trainer *trainer)
         return;
     tx_writer_free(trainer->writer);
     discard(trainer->evaluate);
+    tx_plan_free(trainer->average);
     tx_plan_free(trainer->update);
     discard(trainer->train);
     free(trainer->narrow);
@@ -210,8 +182,7 @@ tx_status tx_trainer_forecast(tx_engine *engine, const tx_config *config, const 
     status = tx_trainer_create(model, config, options, &trainer);
     TX_THEN(status, tx_model_memory(model, &forecast->memory));
     if (!status) {
-        double none;
-        tx_plan_work(trainer->update, &none, &forecast->update_bytes);
+        tx_plan_work(trainer->update, &(double){0}, &forecast->update_bytes);
         tx_plan_work(trainer->train[0].plan, &forecast->product_flops, &forecast->other_bytes);
         const double times = is_staged(trainer) ? (double)options->accumulation : 1.0;
         forecast->product_flops /= times;
@@ -281,6 +252,17 @@ tx_status tx_trainer_restore(tx_trainer *trainer, const tx_results *results)
 void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
 {
     trainer->step = steps;
+    trainer->averaged = steps > 0; /* a checkpoint has the average */
+}
+
+tx_status tx_trainer_average(tx_trainer *trainer, bool averaged)
+{
+    if (trainer->average && trainer->averaged != averaged) {
+        TX_TRY(tx_plan_run(trainer->average));
+        TX_TRY(tx_model_wait(trainer->model)); /* ranks have sent the weights */
+    }
+    trainer->averaged = averaged;
+    return TX_OK;
 }
 
 /* The values of a field for a plan with shorter rows: the beginnings of the rows, or with context parallelism the two
@@ -318,25 +300,26 @@ static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const
 static int32_t plan_for(const tx_trainer_options *o, const tx_batch *batch)
 {
     int32_t found = 0;
-    for (int32_t which = 1; batch->longest && which < plans_of(o); which++)
-        if (length_of(o, which) >= batch->longest && target_of(o, which) >= batch->target)
+    for (int32_t which = 1; batch->longest && which < tx_trainer_plans(o); which++)
+        if (tx_trainer_length(o, which) >= batch->longest && tx_trainer_target(o, which) >= batch->target)
             found = which;
     return found;
 }
 
 int64_t tx_trainer_positions(const tx_trainer *trainer, const tx_batch *batch)
 {
-    return length_of(&trainer->options, plan_for(&trainer->options, batch));
+    return tx_trainer_length(&trainer->options, plan_for(&trainer->options, batch));
 }
 
-/* Sets the controls that depend on the padding of a batch: positions per token, and the noise on embeddings. The noise
- * depends on the longest row of the batch, not on the length of the plan's rows. */
-static tx_status set_padding(const tx_trainer *trainer, const tx_batch *batch)
+/* Sets whether weights are rounded, and the controls that depend on a batch's padding: positions per token, and the
+ * noise on embeddings. It depends on the longest row of the batch, not on the length of the plan's rows. */
+static tx_status set_controls(const tx_trainer *trainer, const tx_batch *batch)
 {
     const tx_trainer_options *o = &trainer->options;
     const int64_t tokens = tx_batch_tokens(o->task, o->block, batch), length = tx_trainer_positions(trainer, batch);
     const double positions = (double)(batch->rows * tx_task_sequences(o->task) * length);
     const double longest = (double)(o->lengths > 1 && batch->longest ? batch->longest : length);
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_FAKE_QUANTIZE, trainer->step >= o->set->fake_quant_after));
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_NOISE, sqrt((double)length / longest)));
     return tx_model_set(trainer->model, TX_CONTROL_POSITIONS_PER_TOKEN, tokens ? positions / (double)tokens : 0.0);
 }
@@ -346,7 +329,7 @@ static tx_status run_batch(tx_trainer *trainer, batch_plan plans[TX_LENGTHS_MAX]
                            batch_plan **ran)
 {
     batch_plan *plan = *ran = &plans[plan_for(&trainer->options, batch)];
-    TX_TRY(set_padding(trainer, batch));
+    TX_TRY(set_controls(trainer, batch));
     TX_TRY(write_fields(trainer, plan, batch, 0));
     TX_TRY(tx_plan_run(plan->plan));
     plan->runs++;
@@ -376,7 +359,7 @@ static tx_status run_stages(tx_trainer *trainer, const tx_batch *batch, int64_t 
         const tx_batch micro =
             i < micro_batches ? tx_batch_rows(o->task, o->block, batch, i * o->batch, o->batch) : padding;
         TX_TRY(begin_micro_batch(trainer, i, &micro, labels));
-        TX_TRY(set_padding(trainer, &micro));
+        TX_TRY(set_controls(trainer, &micro));
         TX_TRY(tx_model_keep_controls(trainer->model, (int32_t)i));
         TX_TRY(write_fields(trainer, &trainer->train[0], &micro, (int32_t)i));
     }
@@ -398,7 +381,8 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
         return tx_fail(TX_INVALID, "trainer: a step without labels");
     tx_model *model = trainer->model;
     batch_plan *ran;
-    tx_status status = tx_model_set(model, TX_CONTROL_LEARNING_RATE, learning_rate);
+    tx_status status = tx_trainer_average(trainer, false);
+    TX_THEN(status, tx_model_set(model, TX_CONTROL_LEARNING_RATE, learning_rate));
     TX_THEN(status, tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)labels));
     TX_THEN(status, tx_model_set(model, TX_CONTROL_STEP, (double)(trainer->step & UINT32_MAX)));
     if (is_staged(trainer))
@@ -432,9 +416,9 @@ tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results)
 int64_t tx_trainer_outputs(const tx_trainer *trainer)
 {
     const tx_tensor *output = trainer->evaluate[0].output;
-    if (trainer->writer)
+    if (trainer->writer && !trainer->options.slots)
         return tx_writer_columns(trainer->writer);
-    return output && trainer->options.task->measure
+    return output && (trainer->options.task->measure || trainer->options.task->generates)
                ? tx_shape_count(tx_tensor_shape(output)) / tx_tensor_shape(output)->dim[0]
                : 0;
 }
@@ -465,6 +449,7 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
     if (labels == 0.0 && !output && !tx_model_gathers(trainer->model))
         return TX_OK;
     float mean = 0.0f;
+    TX_TRY(tx_trainer_average(trainer, true));
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, labels > 0.0 ? 1.0 / labels : 0.0));
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_LABEL_SHARE, 1.0));
     TX_TRY(run_batch(trainer, trainer->evaluate, batch, &e));

@@ -30,6 +30,7 @@ typedef struct tx_trainer_options {
     tx_dtype autocast;      /* type of products in training (tx_graph_autocast) */
     tx_dtype eval_autocast; /* type of products in evaluations */
     bool fp32_residual_gradient;     /* in training, see tx_graph_fp32_residual_gradient */
+    int64_t logits;                  /* in training, see tx_graph_limit_logits; 0 for the default */
     tx_checkpointing checkpointing;  /* of training; size 0 for none */
     bool offload_activations;        /* in training, see tx_graph_offload_activations */
     tx_offload_place offload_params; /* with an adapter only the base weights, see tx_model_offload_params */
@@ -39,9 +40,10 @@ typedef struct tx_trainer_options {
         *teacher; /* the frozen second model: a distillation's teacher, the reference of preferences, or NULL
                    */
     tx_optimizer_options optimizer;
-    /* How an evaluation writes a text for each source, which the task then measures instead of the model's output. NULL
-     * if it writes none. With max_new_tokens. */
+    /* How an evaluation writes a text for each source, which the task then measures instead of the model's output; and
+     * how completions are written that the model learns from. NULL if none are. With max_new_tokens. */
     const tx_generation *write;
+    int64_t slots; /* completions that are written at once; 0 for none */
 } tx_trainer_options;
 
 typedef struct tx_trainer tx_trainer;
@@ -90,9 +92,20 @@ tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_befo
  * the loss scale of this run's settings is used. */
 tx_status tx_trainer_restore(tx_trainer *trainer, const tx_results *results);
 
-/* The number of submitted optimizer steps, which keys the random numbers. A resumed run sets it. */
+/* The number of submitted optimizer steps, which keys the random numbers. A resumed run sets it, after it has loaded
+ * weights and states. */
 int64_t tx_trainer_steps(const tx_trainer *trainer);
 void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps);
+/* Selects the weights that the model has: their average, which is evaluated and saved, or the weights of training.
+ * Steps and evaluations select theirs. They are the same except with schedule-free optimizers. */
+tx_status tx_trainer_average(tx_trainer *trainer, bool averaged);
+
+/* The number of plans: from whole rows to the shortest rows. Pipeline stages have one plan, and so have expert-parallel
+ * ranks, which must run the same one. */
+int32_t tx_trainer_plans(const tx_trainer_options *o);
+/* Positions of the rows, and of the targets, of plan `which`. */
+int64_t tx_trainer_length(const tx_trainer_options *o, int32_t which);
+int64_t tx_trainer_target(const tx_trainer_options *o, int32_t which);
 
 /* The number of output values for each row of an evaluation batch. 0 if the task neither measures nor predicts. */
 int64_t tx_trainer_outputs(const tx_trainer *trainer);

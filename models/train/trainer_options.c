@@ -44,3 +44,36 @@ tx_status tx_trainer_check_samples(const tx_trainer_options *o, const tx_samples
     return tx_fail(TX_INVALID, "the data are for %s with %" PRId64 " positions, the trainer is for %s with %" PRId64,
                    samples->task->name, samples->block, o->task->name, o->block);
 }
+
+/* ---- Lengths of rows --------------------------------------------------------------------------------------- */
+
+/* A fraction of `whole`, rounded up to a multiple of 8 for the kernels. */
+static int64_t part_of(int64_t whole, int64_t part, int64_t parts)
+{
+    enum { UNIT = 8 };
+    const int64_t exact = whole * part / parts, rounded = (exact + (exact ? UNIT - 1 : UNIT)) / UNIT * UNIT;
+    return part < parts && rounded < whole ? rounded : whole;
+}
+
+/* The number of lengths of targets. Plans of one length of sources, for whole and then for half targets, are adjacent.
+ */
+static int32_t targets_of(const tx_trainer_options *o)
+{
+    return o->lengths > 1 && tx_task_target(o->task) ? 2 : 1;
+}
+
+int64_t tx_trainer_length(const tx_trainer_options *o, int32_t which)
+{
+    const int64_t parts = o->lengths > 1 ? o->lengths / targets_of(o) : 1;
+    return part_of(o->block, parts - which / targets_of(o), parts);
+}
+
+int64_t tx_trainer_target(const tx_trainer_options *o, int32_t which)
+{
+    return part_of(tx_task_target(o->task), targets_of(o) - which % targets_of(o), targets_of(o));
+}
+
+int32_t tx_trainer_plans(const tx_trainer_options *o)
+{
+    return o->lengths > 1 && !o->parallel.pipeline && !o->parallel.expert ? o->lengths : 1;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writes texts by a model in training. Called by trainer.c and evaluate.c; its settings also by data.c and forecast.c
- * of models/job. */
+ * Writes texts by a model in training. Called by trainer.c, evaluate.c and rollout.c; its settings also by data.c and
+ * forecast.c of models/job. */
 #include "models/train/writer.h"
 
 #include "models/generate/generate.h"
@@ -18,6 +18,7 @@ struct tx_writer {
     tx_prompt *prompts;           /* [eval_batch] */
     float *ids;                   /* [count, columns]: of this run */
     int64_t *written;             /* [eval_batch]: ids of each text so far */
+    bool proved;                  /* see tx_generator_prove */
 };
 
 tx_status tx_writer_settings(const tx_config *config, const char *folder, int64_t length, int64_t beams,
@@ -54,17 +55,23 @@ tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_tr
         (tx_writer){.task = o->task, .how = *o->write, .block = o->block, .columns = o->write->max_new_tokens + 1};
     created->rows = o->eval_batch;
     created->together = o->comm && o->parallel.zero_stage == 3;
-    const tx_generator_options sizes = {.size = sizeof sizes,
+    const tx_generator_options texts = {.size = sizeof texts,
                                         .batch = o->eval_batch,
                                         .beams = created->how.num_beams,
                                         .prompt = o->block,
                                         .context = o->block + created->columns,
-                                        .comm = created->together ? o->comm : NULL};
+                                        .comm = created->together ? o->comm : NULL},
+                               completions = {.size = sizeof completions,
+                                              .batch = o->slots,
+                                              .beams = 1,
+                                              .context = o->block,
+                                              .autocast = o->eval_autocast};
     created->prompts = malloc((size_t)o->eval_batch * sizeof *created->prompts);
     created->written = malloc((size_t)o->eval_batch * sizeof *created->written);
     const bool has = created->prompts && created->written;
-    const tx_status status = has ? tx_generator_create(model, config, &sizes, &created->generator)
-                                 : tx_fail(TX_MEMORY, "trainer: out of memory");
+    const tx_status status =
+        has ? tx_generator_create(model, config, o->slots ? &completions : &texts, &created->generator)
+            : tx_fail(TX_MEMORY, "trainer: out of memory");
     return TX_RETURN(status, created, writer, tx_writer_free);
 }
 
@@ -113,4 +120,24 @@ tx_status tx_writer_run(tx_writer *writer, const tx_batch *batch, int64_t count,
         ids[i] = -1.0f;
     w->ids = ids;
     return tx_generator_run(w->generator, w->prompts, rows, (uint64_t)first, &w->how, &(tx_sink){emit, NULL, NULL, w});
+}
+
+static bool take(void *context, int64_t row, int32_t id)
+{
+    const tx_written *w = context;
+    w->ids[row * w->most + w->length[row]++] = id;
+    w->alive(w->context);
+    return true;
+}
+
+tx_status tx_writer_sample(tx_writer *writer, const tx_prompt *prompts, int64_t count, uint64_t first,
+                           tx_written *written)
+{
+    if (!writer->proved) /* the weights are loaded */
+        TX_TRY(tx_generator_prove(writer->generator));
+    writer->proved = true;
+    for (int64_t i = 0; i < count; i++)
+        written->length[i] = 0;
+    return tx_generator_run(writer->generator, prompts, count, first, &writer->how,
+                            &(tx_sink){take, NULL, NULL, written});
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts that a model in training writes for the sources of an evaluation: more plans of the same model, with caches. */
+ * Texts that a model in training writes: for the sources of an evaluation, and completions from which it learns. They
+ * need more plans of the same model, with caches. An adapter stays apart from its base, as in training. */
 #ifndef TX_TRAIN_WRITER_H
 #define TX_TRAIN_WRITER_H
 
+#include "models/generate/slots.h"
 #include "models/train/trainer.h"
 
 typedef struct tx_writer tx_writer;
@@ -23,5 +25,19 @@ int64_t tx_writer_columns(const tx_writer *writer);
  * [count, columns], and -1 after the end. Ranks that shard the weights (ZeRO stage 3) call it together, also without
  * rows; `ids` then has room for all rows of the batch. */
 tx_status tx_writer_run(tx_writer *writer, const tx_batch *batch, int64_t count, int64_t first, float *ids);
+
+/* Completions of at most `most` tokens. */
+typedef struct tx_written {
+    int64_t most;
+    int32_t *ids;                 /* [count, most] */
+    int64_t *length;              /* [count] */
+    void (*alive)(void *context); /* called for each token */
+    void *context;
+} tx_written;
+
+/* Writes a completion of each prompt by options->write, options->slots at once. `first` is the number of the first one;
+ * random numbers depend only on the seed, the number of the completion and that of the token. */
+tx_status tx_writer_sample(tx_writer *writer, const tx_prompt *prompts, int64_t count, uint64_t first,
+                           tx_written *written);
 
 #endif

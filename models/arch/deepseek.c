@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * DeepSeek-V2 (2024) and DeepSeek-V3 (2024), with multi-head latent attention and experts of which some are shared;
+ * Kimi K2 (2025), which is a DeepSeek-V3; and GLM-4.7-Flash (glm4_moe_lite, 2026), which has other sizes. Mistral 4
+ * (2026) chooses experts by a softmax; its queries grow with their position as in Ministral 3. */
+#include "models/arch/llama_family.h"
+
+#include <math.h>
+
+#define OPENING EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES}, LATENT_ROWS
+#define POST_NORM_ROW                                                     \
+    {                                                                     \
+        POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES \
+    }
+
+static const tx_stack_row v2_rows[] = {
+    OPENING, POST_NORM_ROW, MLP_EXPERT_ROWS("mlp.gate.weight"), SHARED_EXPERTS_ROWS, DENSE_ROWS, LAST_ROWS,
+};
+static const tx_stack_row v3_rows[] = {OPENING, POST_NORM_ROW, DEEPSEEK_MLP_ROWS, LAST_ROWS};
+
+/* Files have the experts of a layer in two tensors. */
+static const tx_stack_row mistral4_rows[] = {
+    OPENING,
+    POST_NORM_ROW,
+    SOME_EXPERT_ROWS(LAYER "mlp.gate.weight", LAYER "mlp.experts.gate_up_proj", LAYER "mlp.experts.down_proj"),
+    SHARED_EXPERTS_ROWS,
+    DENSE_ROWS,
+    LAST_ROWS,
+};
+
+static const char *const groupings[] = {"greedy", "group_limited_greedy"};
+static const tx_config_key v2_keys[] = {
+    COMMON_KEYS,
+    BIAS_KEY,
+    LATENT_KEYS,
+    SIZE_OR_NULL(n_group, experts.groups, TX_EXPERT_GROUPS),
+    SIZE_OR_NULL(topk_group, experts.kept, TX_EXPERT_GROUPS),
+    {KEY(topk_method, experts.grouping), TX_KEY_CHOICE, .max = 1, .words = groupings},
+    SETTING(routed_scaling_factor, experts.scale, 1e-6, 1e6),
+    WHOLE(first_k_dense_replace, experts.first, 0, TX_LLAMA_LAYERS),
+    SIZE(num_experts_per_tok, experts.chosen, 1 << 12),
+    SIZE(moe_intermediate_size, experts.inner, 1 << 22),
+    SIZE_OF(n_routed_experts, "num_experts", experts.count, 1 << 12),
+    WHOLE(n_shared_experts, experts.shared, 0, 1 << 12),
+    {.name = NULL},
+};
+static const tx_config_key v3_keys[] = {
+    COMMON_KEYS, BIAS_KEY, LATENT_KEYS, DEEPSEEK_KEYS, MTP_KEY, FLAG(rope_interleave, latent.pairs), {.name = NULL}};
+
+static const tx_config_key mistral4_keys[] = {
+    COMMON_KEYS, BIAS_KEY, LATENT_KEYS, DEEPSEEK_KEYS, FLAG(rope_interleave, latent.pairs), {.name = NULL}};
+
+#define OTHERS "others are not implemented, nor in transformers"
+static const tx_fixed_key v2_fixed[] = {
+    {"norm_topk_prob", "false", "transformers does not normalise the weights of this model type"},
+    {"mlp_bias", "false", "biases of MLPs of this model type are not implemented"},
+    {"scoring_func", "softmax", OTHERS},
+    {.name = NULL}};
+static const tx_fixed_key v3_fixed[] = {
+    {"scoring_func", "sigmoid", OTHERS}, {"topk_method", "noaux_tc", OTHERS}, {.name = NULL}};
+
+static const llama_config v2_defaults = {SIZES(tx_deepseek_v2, v2_rows, 102400, 2048, 4096, 32, 32, 1, 2),
+                                         REST(11008, 0, 1e-6, 1e4),
+                                         LATENT_DEFAULTS(512, 1536, 128, 64, 128),
+                                         EXPERTS_DEFAULTS(64, 6, 0),
+                                         .experts.inner = 1407,
+                                         .experts.shared = 2,
+                                         .experts.best = 1,
+                                         .experts.scale = 1};
+#define V3_DEFAULTS(row)                                                                                             \
+    SIZES(row, v3_rows, 129280, 4096, 7168, 61, 128, 0, 1), REST(18432, 0, 1e-6, 1e4),                               \
+        .mtp_layers = 1, LATENT_DEFAULTS(512, 1536, 128, 64, 128), DEEPSEEK_DEFAULTS(256, 8, 1, 3, 2048, 8, 4, 2.5), \
+        .experts.normalise = true
+static const llama_config v3_defaults = {V3_DEFAULTS(tx_deepseek_v3)};
+static const llama_config kimi_defaults = {V3_DEFAULTS(tx_kimi_k2)};
+static const llama_config lite_defaults = {SIZES(tx_glm4_moe_lite, v3_rows, 154880, 202752, 2048, 47, 20, 0, 1),
+                                           REST(10240, 0, 1e-5, 1e4),
+                                           .mtp_layers = 1,
+                                           LATENT_DEFAULTS(512, 768, 192, 64, 256),
+                                           DEEPSEEK_DEFAULTS(64, 4, 1, 1, 1536, 1, 1, 1.8),
+                                           .experts.normalise = true};
+
+/* Files without rope_parameters have those of the published model. */
+static const llama_config mistral4_defaults = {SIZES(tx_mistral4, mistral4_rows, 131072, 1048576, 4096, 36, 32, 1, 2),
+                                               REST_OF(12288, 32, 1e-6, 0.02,
+                                                       {.theta = 1e4,
+                                                        .type = TX_ROPE_YARN,
+                                                        .factor = 128,
+                                                        .original = 8192,
+                                                        .low = 1,
+                                                        .high = 32,
+                                                        .attention = 1,
+                                                        .rotated = 1,
+                                                        .truncate = true}),
+                                               .padding = 12,
+                                               .attention.scale_growth = 0.1,
+                                               LATENT_DEFAULTS(256, 1024, 64, 64, 128),
+                                               EXPERTS_DEFAULTS(128, 4, 0),
+                                               .experts.shared = 1,
+                                               .experts.inner = 2048,
+                                               .experts.grouping = 1,
+                                               .experts.groups = 1,
+                                               .experts.kept = 1,
+                                               .experts.best = 2,
+                                               .experts.least = 1e-20,
+                                               .experts.scale = 1,
+                                               .experts.normalise = true};
+
+/* The scores are multiplied by the square of YaRN's temperature for "mscale_all_dim". */
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    const char *key = tx_json_has(json, "rope_scaling") ? "rope_scaling" : "rope_parameters";
+    tx_json *settings;
+    int64_t period = 1; /* of layers with experts */
+    double all = 0;
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "moe_layer_freq", 1, 1, &period));
+    TX_TRY(tx_llama_read(json, config));
+    TX_TRY(tx_llama_read_mlp_types(json, c));
+    if (!tx_json_has(json, key) || c->positions.rope.type != TX_ROPE_YARN)
+        return TX_OK;
+    TX_TRY(tx_json_get(json, key, TX_JSON_OBJECT, &settings));
+    TX_TRY(TX_JSON_OPTIONAL(number, settings, "mscale_all_dim", 0, 1e6, &all));
+    const double temperature = c->positions.rope.factor > 1 ? 1 + 0.1 * all * log(c->positions.rope.factor) : 1;
+    c->latent.sharpness = temperature * temperature;
+    return TX_OK;
+}
+
+/* The file's share of rotated elements is that of qk_rope_head_dim. */
+static tx_status read_mistral4(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    c->positions.rope.partial = true;
+    TX_TRY(read(json, config));
+    c->positions.rope.partial = false;
+    TX_TRY(tx_llama_read_growth(json, c));
+    if (!tx_json_has(json, "rope_parameters"))
+        c->latent.sharpness = pow(1 + 0.1 * log(c->positions.rope.factor), 2);
+    return TX_OK;
+}
+
+/* peft has no default. Queries come from a latent or not. */
+#define TARGETS ".*\\.(q_proj|q_a_proj|q_b_proj|kv_b_proj)"
+#define DEEPSEEK(TYPE, CLASS, name) \
+    FAMILY(TYPE, CLASS, name##_defaults, v3_keys, TARGETS, read, tx_llama_write), .fixed = v3_fixed
+
+const tx_architecture tx_deepseek_v2 = {
+    FAMILY("deepseek_v2", "DeepseekV2", v2_defaults, v2_keys, TARGETS, read, tx_llama_write), .fixed = v2_fixed};
+const tx_architecture tx_deepseek_v3 = {DEEPSEEK("deepseek_v3", "DeepseekV3", v3)};
+const tx_architecture tx_kimi_k2 = {DEEPSEEK("kimi_k2", "DeepseekV3", kimi)};
+const tx_architecture tx_glm4_moe_lite = {DEEPSEEK("glm4_moe_lite", "Glm4MoeLite", lite)};
+const tx_architecture tx_mistral4 = {
+    FAMILY("mistral4", "Mistral4", mistral4_defaults, mistral4_keys, TARGETS, read_mistral4, tx_llama_write)};

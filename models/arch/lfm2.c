@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LFM2 (Liquid AI, 2025): gated short convolutions, and attention with norms of q and k in some layers. */
+#include "models/arch/llama_family.h"
+#include "models/arch/mixer.h"
+
+#define CONV LAYER "conv."
+
+static const tx_stack_row rows[] = {
+    EMBED_ROW,
+    {INPUT_NORM, LAYER "operator_norm.weight", {WIDTH}, ONES},
+    {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .in = is_attending},
+    {HEAD_NORM, LAYER "self_attn.q_layernorm|k_layernorm.weight", {QK_HEAD}, ONES, .in = is_attending},
+    {O_PROJ, LAYER "self_attn.out_proj.weight", {WIDTH, HEADS}, .in = is_attending},
+    {MIXER_IN, CONV "in_proj.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent},
+    {MIXER_CONV, CONV "conv.weight", {MIXER_CHANNELS, ONE, MIXER_TAPS}, .in = is_recurrent},
+    {MIXER_OUT, CONV "out_proj.weight", {WIDTH, MIXER_VALUES}, .in = is_recurrent},
+    {POST_NORM, LAYER "ffn_norm.weight", {WIDTH}, ONES},
+    {GATE_UP_PROJ, LAYER "feed_forward.w1|w3.weight", {GATE_UP, WIDTH}, .split = 1},
+    {DOWN_PROJ, LAYER "feed_forward.w2.weight", {WIDTH, INNER}, .split = 2},
+    {FINAL_NORM, "model.embedding_norm.weight", {WIDTH}, ONES},
+    HEAD_ROWS,
+};
+
+static const tx_config_key keys[] = {
+    NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_hidden_layers, num_attention_heads),
+    SIZE_OF(intermediate_size, "block_ff_dim", mlp.inner, 1 << 22),
+    NUMBER(initializer_range, initializer_range, 10),
+    KV_HEADS_KEY,
+    EPS_KEY(norm_eps),
+    FLAG(block_auto_adjust_ff_dim, mlp.rounds),
+    SETTING(block_ffn_dim_multiplier, mlp.factor, 1e-3, 1e3),
+    SIZE(block_multiple_of, mlp.multiple, 1 << 20),
+    SIZE(conv_L_cache, mixer.taps, TX_MIXER_TAPS),
+    {.name = NULL}};
+
+static const tx_fixed_key fixed[] = {{"conv_bias", "false", "biases of convolutions are not implemented"},
+                                     {.name = NULL}};
+
+static const llama_config defaults = {SIZES(tx_lfm2, rows, 65536, 128000, 2560, 32, 32, 1, 2),
+                                      REST(12288, 8, 1e-5, 1e6),
+                                      .padding = 1,
+                                      .tie_word_embeddings = true,
+                                      .mlp.rounds = true,
+                                      .mlp.factor = 1,
+                                      .mlp.multiple = 256,
+                                      .mixer.kind = TX_MIXER_CONV,
+                                      .mixer.taps = 3};
+
+/* Without either list all layers have attention. */
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    const bool types = tx_json_has(json, "layer_types"), indices = tx_json_has(json, "full_attn_idxs");
+    TX_TRY(tx_llama_read(json, config));
+    TX_TRY(tx_mixer_read(json, c, types || indices ? 0 : 1));
+    return indices && !types ? tx_mixer_read_attending(json, "full_attn_idxs", c) : TX_OK;
+}
+
+const tx_architecture tx_lfm2 = {MIXED_FAMILY("lfm2", "Lfm2ForCausalLM", defaults, keys, read), .fixed = fixed};

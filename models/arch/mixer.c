@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Recurrent mixers of hybrid models: gated DeltaNet (Yang et al., 2025), Mamba-2 (Dao and Gu, 2024) and the gated short
+ * convolutions of LFM2 (Liquid AI, 2025). Their layers are data: llama_config.mixer. */
+#include "models/arch/mixer.h"
+
+#include "models/arch/llama_family.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KEY_EPS 1e-6f /* of the norms of q and k in the delta rule */
+
+int64_t tx_mixer_values(const llama_config *c)
+{
+    return c->mixer.kind == TX_MIXER_CONV ? c->base.width : c->mixer.v_heads * c->mixer.v_size;
+}
+
+int64_t tx_mixer_channels(const llama_config *c)
+{
+    const int64_t keys = c->mixer.kind == TX_MIXER_CONV ? 0 : c->mixer.k_heads * c->mixer.k_size;
+    return tx_mixer_values(c) + 2 * keys;
+}
+
+int64_t tx_mixer_inputs(const llama_config *c)
+{
+    const int64_t channels = tx_mixer_channels(c);
+    if (c->mixer.kind == TX_MIXER_CONV)
+        return 3 * channels;
+    if (c->mixer.kind == TX_MIXER_DELTA)
+        return c->mixer.joined ? channels + tx_mixer_values(c) : channels;
+    return channels + tx_mixer_values(c) + c->mixer.v_heads;
+}
+
+/* ---- Graph --------------------------------------------------------------------------------------------- */
+
+/* A state of the current layer, F32 [rows of the caches, rows, columns]. In beam search it first becomes that of
+ * another beam. */
+static tx_tensor *state_of(const tx_stack *b, const char *part, int64_t rows, int64_t columns)
+{
+    char name[TX_ARCH_NAME];
+    const int64_t count = b->options->cache_rows > 0 ? b->options->cache_rows : tx_tensor_shape(b->tokens)->dim[0];
+    snprintf(name, sizeof name, "cache.h.%" PRId64 ".%s", b->block, part);
+    tx_tensor *state = tx_state_full(b->graph, name, TX_SHAPE(count, rows, columns)),
+              *sources = tx_find_input(b->graph, "sources");
+    return state && sources && tx_cache_reorder(state, sources) ? NULL : state;
+}
+
+static tx_tensor *convolve(tx_stack *b, tx_tensor *x, bool silu)
+{
+    const llama_config *c = llama_of(b->config);
+    tx_tensor *w = tx_stack_weight(b, MIXER_CONV);
+    tx_tensor *bias = tx_stack_has(b, MIXER_CONV_BIAS) ? tx_stack_weight(b, MIXER_CONV_BIAS) : NULL;
+    w = w ? tx_reshape(w, TX_SHAPE(tx_mixer_channels(c), c->mixer.taps)) : NULL;
+    if (b->options->cache > 0 && c->mixer.taps > 1)
+        return tx_short_conv_cached(x, w, bias, state_of(b, "tail", c->mixer.taps - 1, tx_mixer_channels(c)),
+                                    tx_find_input(b->graph, "spans"), silu);
+    return tx_short_conv(x, w, bias, tx_find_input(b->graph, "attention_starts"), silu);
+}
+
+/* Linear attention over the result of the convolution. */
+static tx_tensor *scan(tx_stack *b, tx_tensor *qkv, tx_tensor *rates)
+{
+    const llama_config *c = llama_of(b->config);
+    const bool delta = c->mixer.kind == TX_MIXER_DELTA;
+    const tx_scan_options options = {.size = sizeof options,
+                                     .delta = delta,
+                                     .low = (float)c->mixer.low,
+                                     .high = c->mixer.high > 0 ? (float)c->mixer.high : INFINITY,
+                                     .k_heads = (int32_t)c->mixer.k_heads,
+                                     .v_heads = (int32_t)c->mixer.v_heads,
+                                     .k_size = (int32_t)c->mixer.k_size,
+                                     .eps = delta ? KEY_EPS : 0.0f,
+                                     .scale = delta ? (float)(1 / sqrt((double)c->mixer.k_size)) : 1.0f};
+    rates = tx_scan_rates(rates, tx_stack_weight(b, MIXER_A_LOG), tx_stack_weight(b, MIXER_DT_BIAS), &options);
+    tx_tensor *skip = tx_stack_has(b, MIXER_SKIP) ? tx_stack_weight(b, MIXER_SKIP) : NULL;
+    if (b->options->cache > 0)
+        return tx_linear_scan_cached(qkv, rates, skip,
+                                     state_of(b, "state", c->mixer.v_heads * c->mixer.k_size, c->mixer.v_size),
+                                     tx_find_input(b->graph, "spans"), &options);
+    return tx_linear_scan(qkv, rates, skip, tx_find_input(b->graph, "attention_starts"), &options);
+}
+
+/* The RMS norm of each of `groups` groups of columns. They share a weight if it has one group's size. */
+static tx_tensor *norm_groups(tx_stack *b, tx_tensor *x, int64_t groups)
+{
+    tx_tensor *gamma = tx_stack_weight(b, MIXER_NORM);
+    if (!x || !gamma)
+        return NULL;
+    const tx_shape shape = *tx_tensor_shape(x);
+    const int64_t size = tx_shape_last(&shape) / groups;
+    const bool own = tx_tensor_shape(gamma)->dim[0] != size;
+    x = tx_reshape(x, TX_SHAPE(shape.dim[0], shape.dim[1], groups, size));
+    x = tx_rms_norm(x, own ? tx_fill(b->graph, TX_SHAPE(size), 1.0f) : gamma, (float)llama_of(b->config)->norms.eps);
+    x = x ? tx_reshape(x, shape) : NULL;
+    return own ? tx_mul(x, tx_broadcast(gamma, shape, TX_AXIS_ROWS)) : x;
+}
+
+/* Columns first, .., first + count - 1 of each of `groups` groups of columns. */
+static tx_tensor *of_groups(tx_tensor *x, int64_t groups, int64_t first, int64_t count)
+{
+    if (!x)
+        return NULL;
+    const tx_shape shape = *tx_tensor_shape(x);
+    x = tx_reshape(x, TX_SHAPE(tx_shape_rows(&shape) * groups, tx_shape_last(&shape) / groups));
+    return tx_reshape(columns_of(x, first, count), TX_SHAPE(shape.dim[0], shape.dim[1], groups * count));
+}
+
+/* The inputs of a DeltaNet: q | k | v, the gates and b | a. Qwen3-Next stores the outputs q, k, v, gate of each head of
+ * keys, and b, a of each, one after another. */
+static void delta_inputs(tx_stack *b, tx_tensor *x, tx_tensor **qkv, tx_tensor **gate, tx_tensor **rates)
+{
+    const llama_config *c = llama_of(b->config);
+    tx_tensor *in = tx_stack_linear(b, x, MIXER_IN, NO_BIAS), *of_heads = tx_stack_linear(b, x, MIXER_RATES, NO_BIAS);
+    const int64_t heads = c->mixer.k_heads, k = c->mixer.k_size, v = tx_mixer_values(c) / heads,
+                  each = c->mixer.v_heads / heads;
+    if (!c->mixer.joined) {
+        *qkv = in;
+        *gate = tx_stack_linear(b, x, MIXER_GATE, NO_BIAS);
+        *rates = of_heads;
+        return;
+    }
+    *qkv = tx_llama_join(
+        (tx_tensor *const[]){of_groups(in, heads, 0, k), of_groups(in, heads, k, k), of_groups(in, heads, 2 * k, v)},
+        3);
+    *gate = of_groups(in, heads, 2 * k + v, v);
+    *rates = tx_llama_join(
+        (tx_tensor *const[]){of_groups(of_heads, heads, 0, each), of_groups(of_heads, heads, each, each)}, 2);
+}
+
+/* The norm of each head comes before the gate. */
+static tx_tensor *delta_net(tx_stack *b, tx_tensor *x)
+{
+    tx_tensor *qkv, *gate, *rates;
+    delta_inputs(b, x, &qkv, &gate, &rates);
+    tx_tensor *o = scan(b, convolve(b, qkv, true), rates);
+    return tx_mul(norm_groups(b, o, llama_of(b->config)->mixer.v_heads), tx_silu(gate));
+}
+
+/* The norm is that of the columns of each group of heads. */
+static tx_tensor *mamba2(tx_stack *b, tx_tensor *x)
+{
+    const llama_config *c = llama_of(b->config);
+    const int64_t values = tx_mixer_values(c), channels = tx_mixer_channels(c), keys = (channels - values) / 2;
+    const int64_t sizes[] = {values, values, keys, keys, c->mixer.v_heads};
+    tx_tensor *in = tx_llama_scale_columns(b->graph, tx_stack_linear(b, x, MIXER_IN, NO_BIAS), TX_LLAMA_MULTIPLIERS,
+                                           sizes, c->mixer.multipliers);
+    tx_tensor *gate = tx_silu(columns_of(in, 0, values));
+    tx_tensor *o = scan(b, convolve(b, columns_of(in, values, channels), true),
+                        columns_of(in, values + channels, c->mixer.v_heads));
+    if (!c->mixer.norm)
+        return tx_mul(o, gate);
+    return c->mixer.norm_first ? tx_mul(norm_groups(b, o, c->mixer.k_heads), gate)
+                               : norm_groups(b, tx_mul(o, gate), c->mixer.k_heads);
+}
+
+/* The input projection is a gate, another gate and x: gate * convolution(other * x). */
+static tx_tensor *gated_conv(tx_stack *b, tx_tensor *x)
+{
+    const int64_t width = b->config->width;
+    tx_tensor *in = tx_stack_linear(b, x, MIXER_IN, NO_BIAS);
+    tx_tensor *inner = tx_mul(columns_of(in, 0, width), columns_of(in, 2 * width, width));
+    return tx_mul(columns_of(in, width, width), convolve(b, inner, false));
+}
+
+tx_tensor *tx_mixer(tx_stack *b, tx_tensor *x)
+{
+    static tx_tensor *(*const mixers[])(tx_stack *, tx_tensor *) = {
+        [TX_MIXER_DELTA] = delta_net, [TX_MIXER_MAMBA2] = mamba2, [TX_MIXER_CONV] = gated_conv};
+    int32_t chunk;
+    const char *refused = b->parts > 1                             ? "tensor parallelism"
+                          : tx_graph_cp_size(b->graph, &chunk) > 1 ? "context parallelism"
+                                                                   : NULL;
+    if (b->options->cache > 0 && !tx_find_input(b->graph, "spans"))
+        tx_graph_fail(b->graph, tx_fail(TX_INVALID, "a cache of recurrent layers needs the input spans"));
+    if (refused) {
+        tx_graph_fail(b->graph, tx_fail(TX_UNSUPPORTED, "%s: %s is not implemented for models with recurrent layers",
+                                        b->config->architecture->type, refused));
+        return NULL;
+    }
+    return tx_stack_linear(b, mixers[llama_of(b->config)->mixer.kind](b, x), MIXER_OUT, NO_BIAS);
+}
+
+bool tx_mixer_recurs(const tx_config *config)
+{
+    for (int64_t i = 0; i < config->layers; i++)
+        if (is_recurrent(config, i))
+            return true;
+    return false;
+}
+
+/* ---- Configuration ------------------------------------------------------------------------------------- */
+
+tx_status tx_mixer_read(const tx_json *json, llama_config *c, int64_t period)
+{
+    tx_layer_set *recurrent = &c->mixer.layers;
+    const tx_layer_word words[] = {{"full_attention", NULL}, {"attention", NULL}, {"linear_attention", recurrent},
+                                   {"mamba", recurrent},     {"conv", recurrent}, {NULL, NULL}};
+    if (tx_json_has(json, "layer_types"))
+        return tx_llama_read_words(json, "layer_types", c->base.layers, words);
+    *recurrent = (tx_layer_set){.listed = true};
+    for (int64_t i = 0; i < c->base.layers; i++)
+        if (period == 0 || (i + 1) % period != 0)
+            add_layer(recurrent, i);
+    return TX_OK;
+}
+
+tx_status tx_mixer_read_attending(const tx_json *json, const char *key, llama_config *c)
+{
+    tx_layer_set attending;
+    TX_TRY(tx_llama_read_layers(json, key, &attending));
+    c->mixer.layers = (tx_layer_set){.listed = true};
+    for (int64_t i = 0; i < c->base.layers; i++)
+        if (!has_layer(&attending, i))
+            add_layer(&c->mixer.layers, i);
+    return TX_OK;
+}
+
+tx_status tx_mixer_read_limits(const tx_json *json, const char *key, llama_config *c)
+{
+    tx_json *list;
+    if (!tx_json_has(json, key))
+        return TX_OK;
+    TX_TRY(tx_json_get(json, key, TX_JSON_ARRAY, &list));
+    if (tx_json_size(list) != 2)
+        return tx_fail(TX_INVALID, "%s: %zu numbers, expected 2", key, tx_json_size(list));
+    TX_TRY(tx_json_as_number(tx_json_at(list, 0), key, 0, 1e9, &c->mixer.low));
+    c->mixer.high = 0;
+    const tx_json *high = tx_json_at(list, 1);
+    const char *infinite = "";
+    if (tx_json_type_of(high) == TX_JSON_OBJECT) /* transformers writes {"__float__": "Infinity"} */
+        TX_TRY(TX_JSON_OPTIONAL(string, high, "__float__", &infinite));
+    if (strcmp(infinite, "Infinity") == 0)
+        return TX_OK;
+    return tx_json_as_number(high, key, fmax(c->mixer.low, 1e-9), 1e9, &c->mixer.high);
+}
+
+tx_status tx_mixer_check_alone(const tx_config *config)
+{
+    const llama_config *c = llama_of(config);
+    if (c->mixer.kind != TX_MIXER_CONV && c->mixer.v_heads % c->mixer.k_heads != 0)
+        return tx_fail(TX_INVALID, "%" PRId64 " heads of a recurrent layer are not a multiple of %" PRId64 " groups",
+                       c->mixer.v_heads, c->mixer.k_heads);
+    return TX_OK;
+}
+
+tx_status tx_mixer_check(const tx_config *config)
+{
+    TX_TRY(tx_mixer_check_alone(config));
+    return tx_llama_check(config);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Qwen3.5 for text (Qwen team, 2026) and Qwen3-Next (2025): three of four layers are gated DeltaNets. The other layers
+ * have attention with a gate for each head's output, norms of q and k, and rotary positions in a part of each head.
+ * Norms have weights 1 + gamma, except those of DeltaNets. Qwen3-Next and some of Qwen3.5 have experts as Qwen2. */
+#include "models/arch/llama_family.h"
+#include "models/arch/mixer.h"
+
+#define NET LAYER "linear_attn."
+
+#define MLP LAYER "mlp."
+#define SHARED MLP "shared_expert"
+
+/* The rows up to the input projections of DeltaNets, and those up to the MLP. */
+#define ATTENTION_ROWS                                                                                     \
+    EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ZEROS},                               \
+        {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {GATED_QKV, WIDTH}, .in = is_attending}, \
+        {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ZEROS, .in = is_attending},         \
+    {                                                                                                      \
+        O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .in = is_attending                        \
+    }
+#define NET_ROWS                                                                                     \
+    {MIXER_CONV, NET "conv1d.weight", {MIXER_CHANNELS, ONE, MIXER_TAPS}, .in = is_recurrent},        \
+        {MIXER_A_LOG, NET "A_log", {MIXER_HEADS}, .init = TX_STACK_LOG_UNIFORM, .in = is_recurrent}, \
+        {MIXER_DT_BIAS, NET "dt_bias", {MIXER_HEADS}, ONES, .in = is_recurrent},                     \
+        {MIXER_NORM, NET "norm.weight", {MIXER_VALUE}, ONES, .in = is_recurrent},                    \
+        {MIXER_OUT, NET "out_proj.weight", {WIDTH, MIXER_VALUES}, .in = is_recurrent},               \
+    {                                                                                                \
+        POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ZEROS                           \
+    }
+#define END_ROWS {FINAL_NORM, "model.norm.weight", {WIDTH}, ZEROS}, HEAD_ROWS
+
+#define INPUT_ROWS                                                                                  \
+    {MIXER_IN, NET "in_proj_qkv.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent},                \
+        {MIXER_GATE, NET "in_proj_z.weight", {MIXER_VALUES, WIDTH}, .in = is_recurrent},            \
+    {                                                                                               \
+        MIXER_RATES, NET "in_proj_b|in_proj_a.weight", {MIXER_TWO_HEADS, WIDTH}, .in = is_recurrent \
+    }
+#define MIXTURE_ROWS                                                                                                 \
+    MLP_EXPERT_ROWS("mlp.gate.weight"), SHARED_ROWS(SHARED ".gate_proj|up_proj.weight", SHARED ".down_proj.weight"), \
+    {                                                                                                                \
+        SHARED_GATE, SHARED "_gate.weight", {ONE, WIDTH}, .in = is_sparse                                            \
+    }
+
+static const tx_stack_row rows[] = {ATTENTION_ROWS, INPUT_ROWS, NET_ROWS, SEPARATE_MLP_ROWS, END_ROWS};
+static const tx_stack_row moe_rows[] = {ATTENTION_ROWS, INPUT_ROWS, NET_ROWS, MIXTURE_ROWS, END_ROWS};
+
+static const tx_stack_row next_rows[] = {
+    ATTENTION_ROWS,
+    {MIXER_IN, NET "in_proj_qkvz.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent},
+    {MIXER_RATES, NET "in_proj_ba.weight", {MIXER_TWO_HEADS, WIDTH}, .in = is_recurrent},
+    NET_ROWS,
+    MIXTURE_ROWS,
+    DENSE_ROWS,
+    END_ROWS,
+};
+
+#define NET_KEYS                                                                                               \
+    NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_hidden_layers, num_attention_heads),             \
+        NUMBER(initializer_range, initializer_range, 10), NUMBER(attention_dropout, attention.dropout, 0.999), \
+        KV_HEADS_KEY, EPS_KEY(rms_norm_eps), ONE_ACT_KEY(hidden_act, TX_LLAMA_SILU), HEAD_DIM_KEY,             \
+        SIZE(linear_conv_kernel_dim, mixer.taps, TX_MIXER_TAPS),                                               \
+        SIZE(linear_num_key_heads, mixer.k_heads, TX_MIXER_HEADS),                                             \
+        SIZE(linear_num_value_heads, mixer.v_heads, TX_MIXER_HEADS),                                           \
+        SIZE(linear_key_head_dim, mixer.k_size, TX_MIXER_SIZE),                                                \
+        SIZE(linear_value_head_dim, mixer.v_size, TX_MIXER_SIZE)
+#define MLP_KEY SIZE(intermediate_size, mlp.inner, 1 << 22)
+#define MIXTURE_KEYS                                                                                     \
+    EXPERTS_KEYS(num_experts, "num_local_experts"), SIZE(moe_intermediate_size, experts.inner, 1 << 22), \
+        SIZE(shared_expert_intermediate_size, experts.shared_inner, 1 << 22)
+static const tx_config_key keys[] = {NET_KEYS, MLP_KEY, {.name = NULL}};
+static const tx_config_key moe_keys[] = {NET_KEYS, MIXTURE_KEYS, {.name = NULL}};
+static const tx_config_key next_keys[] = {NET_KEYS,
+                                          MLP_KEY,
+                                          MIXTURE_KEYS,
+                                          FLAG(norm_topk_prob, experts.normalise),
+                                          SIZE(decoder_sparse_step, experts.period, TX_LLAMA_LAYERS),
+                                          {.name = NULL}};
+
+static const tx_fixed_key fixed[] = {
+    {"attention_bias", "false", "biases of gated attention are not implemented"},
+    {"attn_output_gate", "true", "attention without gates is not implemented"},
+    {"output_gate_type", "swish", "other gates of DeltaNets are not implemented"},
+    {"use_sliding_window", "false", "sliding windows of this model type are not implemented"},
+    {.name = NULL}};
+
+#define NET_DEFAULTS                                                                                         \
+    .attention.head_dim = 256, .attention.gated = true, .norms.add_one = true, .mixer.kind = TX_MIXER_DELTA, \
+    .mixer.taps = 4, .mixer.k_heads = 16, .mixer.v_heads = 32, .mixer.k_size = 128, .mixer.v_size = 128
+static const llama_config defaults = {SIZES(tx_qwen3_5_text, rows, 248320, 32768, 4096, 32, 16, -1, -1),
+                                      REST_OF(12288, 4, 1e-6, 0.02, PARTIAL_ROPE(1e4, 0.25)), NET_DEFAULTS};
+#define MIXTURE_DEFAULTS(all, chosen) \
+    EXPERTS_DEFAULTS(all, chosen, 0.001), .experts.normalise = true, .experts.inner = 512, .experts.shared_inner = 512
+static const llama_config moe_defaults = {SIZES(tx_qwen3_5_moe_text, moe_rows, 248320, 32768, 2048, 40, 16, -1, -1),
+                                          REST_OF(512, 2, 1e-6, 0.02, PARTIAL_ROPE(1e4, 0.25)), NET_DEFAULTS,
+                                          MIXTURE_DEFAULTS(256, 8)};
+static const llama_config next_defaults = {SIZES(tx_qwen3_next, next_rows, 151936, 32768, 2048, 48, 16, -1, -1),
+                                           REST_OF(5632, 2, 1e-6, 0.02, PARTIAL_ROPE(1e4, 0.25)), NET_DEFAULTS,
+                                           .mixer.joined = true, MIXTURE_DEFAULTS(512, 10)};
+
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    int64_t interval = 4;
+    TX_TRY(tx_llama_read(json, config));
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "full_attention_interval", 1, TX_LLAMA_LAYERS, &interval));
+    return tx_mixer_read(json, (llama_config *)config, interval);
+}
+
+static tx_status read_next(const tx_json *json, tx_config *config)
+{
+    TX_TRY(read(json, config));
+    return tx_llama_read_layers(json, "mlp_only_layers", &((llama_config *)config)->experts.dense);
+}
+
+const tx_architecture tx_qwen3_5_moe_text = {
+    MIXED_FAMILY("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", moe_defaults, moe_keys, read), .fixed = fixed};
+const tx_architecture tx_qwen3_next = {
+    MIXED_FAMILY("qwen3_next", "Qwen3NextForCausalLM", next_defaults, next_keys, read_next), .fixed = fixed};
+const tx_architecture tx_qwen3_5_text = {MIXED_FAMILY("qwen3_5_text", "Qwen3_5ForCausalLM", defaults, keys, read),
+                                         .fixed = fixed};

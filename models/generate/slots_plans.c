@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Compiles the plans of slots: pieces of prompts, and a token of some slots. */
+#include "models/generate/slots_plans.h"
+
+#include "api/base/arithmetic.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Sizes of plans grow by this factor: 1, 4, 16 .. rows of decode plans, and tokens of prefill plans. */
+#define GROWTH 4
+#define PREFILL_LEAST 16
+#define PREFILL_MOST 256
+/* Tokens of a prompt whose logits are all computed at once. */
+#define SCORED 64
+/* Capacities of caches, and lengths of prompts, are multiples of this, so that few programs are compiled. */
+#define UNIT 32
+
+static int64_t round_up(int64_t value, int64_t most)
+{
+    return tx_min(tx_round_up(value, UNIT), most);
+}
+
+/* ---- Plans ---------------------------------------------------------------------------------------------- */
+
+/* A plan that always computes all slots has no input that names them. */
+static tx_status add_pass(tx_slots *s, tx_model *model, tx_slots_passes *to, const char *name,
+                          const tx_slots_pass *sizes)
+{
+    if (to->count == TX_SLOTS_PASSES)
+        return tx_fail(TX_UNSUPPORTED, "generate: %" PRId64 " slots are too many", s->count);
+    tx_slots_pass *p = &to->pass[to->count++];
+    *p = *sizes;
+    const int64_t rows = !s->varied && p->rows == s->count ? 0 : s->count; /* 0 for all */
+    TX_TRY(tx_lora_graph(model, s->config, s->autocast, &p->graph));
+    p->tokens = tx_input(p->graph, "input_ids", TX_I32, TX_SHAPE(p->rows, p->length));
+    p->positions = tx_input(p->graph, "positions", TX_I32, TX_SHAPE(p->rows));
+    p->slots = rows ? tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows)) : NULL;
+    p->spans = s->recurs ? tx_input(p->graph, "spans", TX_I32, TX_SHAPE(p->rows, 3)) : NULL;
+    p->sources = s->beams > 1 && to == &s->decode ? tx_input(p->graph, "sources", TX_I32, TX_SHAPE(p->rows)) : NULL;
+    p->rates = s->pairs ? tx_input(p->graph, "rope_rates", TX_F32, TX_SHAPE(p->rows, s->pairs)) : NULL;
+    p->chosen = tx_input(p->graph, "rows", TX_I32, TX_SHAPE(p->outputs));
+    tx_source_inputs(s->source, p->graph);
+    const tx_arch_options options = {sizeof options, .cache = s->context, .cache_rows = rows, .cache_q8_0 = s->q8_0};
+    p->logits = tx_arch_logits(p->graph, s->config, &options);
+    if (s->ranks && p->logits)
+        TX_TRY(tx_slots_divide(s->config, &p->logits));
+    tx_output(p->logits);
+    return tx_plan_create(p->graph, name, &p->plan);
+}
+
+/* Plans for prompts of varied lengths and any number of slots. */
+static tx_status add_varied(tx_slots *s, tx_model *model)
+{
+    const int64_t longest = tx_min(PREFILL_MOST, s->context), scored = tx_min(SCORED, s->context);
+    for (int64_t n = 1;; n = tx_min(n * GROWTH, s->count)) {
+        TX_TRY(add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n}));
+        if (n == s->count)
+            break;
+    }
+    for (int64_t n = tx_min(PREFILL_LEAST, longest);; n = tx_min(n * GROWTH, longest)) {
+        TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(tx_slots_pass){.rows = 1, .length = n, .outputs = 1}));
+        if (n == longest)
+            break;
+    }
+    return add_pass(s, model, &s->score, "score", &(tx_slots_pass){.rows = 1, .length = scored, .outputs = scored});
+}
+
+/* The tokens of a piece of prompts. Pieces of recurrent layers cannot overlap, so that all of them must fit. */
+static int64_t piece_length(const tx_slots *s, int64_t prompt)
+{
+    int64_t pieces = tx_ceil_div(prompt, PREFILL_MOST), length = round_up(tx_min(prompt, PREFILL_MOST), s->context);
+    while (s->recurs && length > UNIT && length * tx_ceil_div(prompt, length) > s->context)
+        length = round_up(tx_ceil_div(prompt, ++pieces), s->context);
+    return length;
+}
+
+static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_t draft_tokens)
+{
+    const int64_t length = piece_length(s, prompt), n = s->count;
+    if (s->config->architecture->head == TX_HEAD_SEQ2SEQ) {
+        TX_TRY(prompt ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s is not served", s->config->architecture->class_name));
+        TX_TRY(tx_source_create(model, s->config, n, s->beams, s->context, &s->source));
+        return add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n});
+    }
+    if (!prompt)
+        return add_varied(s, model);
+    TX_TRY(add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n}));
+    TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(tx_slots_pass){.rows = 1, .length = length, .outputs = 1}));
+    if (draft_tokens > 0)
+        TX_TRY(add_pass(s, model, &s->score, "guess",
+                        &(tx_slots_pass){.rows = 1, .length = draft_tokens + 1, .outputs = draft_tokens + 1}));
+    return n == 1 ? TX_OK
+                  : add_pass(s, model, &s->start, "start", &(tx_slots_pass){.rows = n, .length = length, .outputs = n});
+}
+
+/* X(array, its number of elements) */
+#define ARRAYS(X)                               \
+    X(filled, count)                            \
+    X(held, count *(size_t)s->context)          \
+    X(new, count)                               \
+    X(rates, count *(size_t)(s->pairs + 1))     \
+    X(row_rates, count *(size_t)(s->pairs + 1)) \
+    X(mixed, count)                             \
+    X(tokens, most)                             \
+    X(positions, count)                         \
+    X(rows, count)                              \
+    X(counts, count)                            \
+    X(spans, 3 * count)                         \
+    X(chosen, outputs)                          \
+    X(logits, count *(size_t)s->padded)         \
+    X(read, outputs *(size_t)s->padded)
+
+static tx_status allocate(tx_slots *s, int64_t prompt)
+{
+    const int64_t length = tx_min(PREFILL_MOST, s->context);
+    const size_t count = (size_t)s->count, most = (size_t)(s->count * (prompt ? length : 1) + length);
+    const size_t outputs = (size_t)(s->count > SCORED ? s->count : SCORED);
+    bool full = true;
+#define X(array, elements)                         \
+    s->array = calloc(elements, sizeof *s->array); \
+    full = full && s->array;
+    ARRAYS(X)
+#undef X
+    return full ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
+}
+
+tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots)
+{
+    const tx_slots_options *o = options;
+    if (o->count < 1 || o->count > INT32_MAX / PREFILL_MOST)
+        return tx_fail(TX_INVALID, "generate: a batch cannot have %" PRId64 " sequences", o->count);
+    if (o->context < 1 || o->prompt > o->context || o->context > config->positions)
+        return tx_fail(TX_INVALID,
+                       "a prompt of %" PRId64 " tokens and %" PRId64 " new ones: the model has %" PRId64
+                       " positions; shorten the prompt or request fewer new ones",
+                       o->prompt, o->context - o->prompt, config->positions);
+    tx_slots *s = calloc(1, sizeof *s);
+    if (!s)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    *s = (tx_slots){.count = o->count, .beams = o->beams, .varied = !o->prompt, .config = config, .q8_0 = o->q8_0};
+    s->autocast = o->autocast;
+    s->ranks = o->ranks;
+    s->recurs = tx_arch_recurs(config);
+    s->context = round_up(o->context, config->positions);
+    s->pairs = tx_arch_pairs(config);
+    s->vocab = config->vocab_size;
+    s->padded = tx_arch_padded_vocab(config);
+    tx_status status = allocate(s, o->prompt);
+    TX_THEN(status, add_passes(s, model, o->prompt, tx_min(o->draft_tokens, s->context - 1)));
+    return TX_RETURN(status, s, slots, tx_slots_free);
+}
+
+void tx_slots_pass_free(const tx_slots_pass *pass)
+{
+    tx_plan_free(pass->plan);
+    tx_graph_free(pass->graph);
+}
+
+static void free_passes(const tx_slots_passes *of)
+{
+    for (int32_t i = 0; i < of->count; i++)
+        tx_slots_pass_free(&of->pass[i]);
+}
+
+void tx_slots_free(tx_slots *slots)
+{
+    if (!slots)
+        return;
+    free_passes(&slots->decode);
+    free_passes(&slots->prefill);
+    free_passes(&slots->score);
+    free_passes(&slots->start);
+    tx_source_free(slots->source);
+#define X(array, elements) free(slots->array);
+    ARRAYS(X)
+#undef X
+    free(slots);
+}

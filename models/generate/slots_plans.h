@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The struct of slots and their plans, shared by slots.c and slots_plans.c. */
+#ifndef TX_GENERATE_SLOTS_PLANS_H
+#define TX_GENERATE_SLOTS_PLANS_H
+
+#include "models/generate/source.h"
+
+#define TX_SLOTS_PASSES 16
+/* A plan for `length` tokens of each of `rows` slots. It returns `outputs` rows of logits. */
+typedef struct tx_slots_pass {
+    tx_graph *graph;
+    tx_tensor *tokens, *positions, *slots, *spans, *sources, *rates, *chosen, *logits;
+    tx_plan *plan;
+    int64_t rows, length, outputs;
+} tx_slots_pass;
+
+/* The first plan of each kind is the smallest. */
+typedef struct tx_slots_passes {
+    tx_slots_pass pass[TX_SLOTS_PASSES];
+    int32_t count;
+} tx_slots_passes;
+
+struct tx_slots {
+    tx_slots_passes prefill, decode, score, start; /* at most one plan in `score` and `start` */
+    tx_source *source;                             /* of an encoder; or NULL */
+    int64_t count, context, vocab, padded, beams;  /* padded: vocabulary in memory */
+    tx_comm *ranks;                                /* that divide the model; or NULL */
+    bool varied, q8_0, recurs; /* recurs: a slot has states, which only continue after its last token */
+    tx_dtype autocast;
+    const tx_config *config;
+    int32_t *filled; /* of each slot: number of tokens in its cache */
+    int32_t *held;   /* [count, context]: these tokens */
+    /* Rotary frequencies that depend on the length (tx_architecture.rates): their number or 0, those of each slot,
+     * those of a plan's rows, and whether the keys in a slot have different ones. */
+    int64_t pairs;
+    float *rates, *row_rates;
+    bool *mixed;
+    int32_t *new;                                /* scratch of a step: the token of each slot, or -1 */
+    int32_t *tokens, *positions, *rows, *chosen; /* inputs */
+    int32_t *counts, *spans;                     /* of a plan's rows: tokens without padding; input spans */
+    float *logits, *read;                        /* [count, padded]; output of a plan */
+};
+
+void tx_slots_pass_free(const tx_slots_pass *pass);
+
+#endif

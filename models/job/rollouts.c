@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The generation batches of a run that learns from rewards: their sizes, and how completions are sampled. */
+#include "models/job/inputs.h"
+#include "models/job/ranks.h"
+
+#include "models/generate/generate.h"
+#include "models/reward/reward.h"
+#include "models/task/policy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* More completions at once are hardly faster, and need more memory for their caches. */
+#define SLOTS 64
+
+int64_t tx_job_slots(const tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    const int64_t steps = set->steps_per_generation ? set->steps_per_generation : j->step_rows / j->all_rows,
+                  rows = set->generation_batch ? set->generation_batch / j->data->size : set->batch * steps;
+    return !j->inputs.task->generates || set->rollout_file ? 0 : rows < SLOTS ? rows : SLOTS;
+}
+
+/* Sets the number of micro-batches of a rank in a generation batch. */
+static tx_status choose_steps(const tx_job *j, int64_t *steps)
+{
+    const tx_job_settings *set = &j->set;
+    const int64_t accumulation = j->step_rows / j->all_rows;
+    *steps = set->steps_per_generation ? set->steps_per_generation : accumulation;
+    if (set->generation_batch && set->generation_batch % j->all_rows)
+        return tx_fail(TX_INVALID,
+                       "--generation_batch_size %" PRId64 ": must be a multiple of the %" PRId64
+                       " rows of a micro-batch of all ranks",
+                       set->generation_batch, j->all_rows);
+    if (set->generation_batch)
+        *steps = set->generation_batch / j->all_rows;
+    if (j->step_rows % j->all_rows)
+        return tx_fail(TX_INVALID,
+                       "--global_batch_size %" PRId64 ": --task_name %s needs a multiple of the %" PRId64
+                       " rows of a micro-batch of all ranks",
+                       j->step_rows, j->inputs.task->name, j->all_rows);
+    if (*steps % accumulation)
+        return tx_fail(TX_INVALID,
+                       "a generation batch of %" PRId64 " micro-batches: give a multiple of the %" PRId64
+                       " micro-batches of an optimizer step (--steps_per_generation, --generation_batch_size)",
+                       *steps, accumulation);
+    return TX_OK;
+}
+
+/* The settings of sampling: TRL's, with the end tokens of the model and of its chat template. */
+static tx_status choose_sampling(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
+    tx_generation how, model;
+    TX_TRY(tx_generation_read(in->config, in->model_folder, &j->report, &model, NULL));
+    how = tx_generation_defaults(-1);
+    memcpy(how.eos_token_id, model.eos_token_id, sizeof how.eos_token_id);
+    how.eos_count = model.eos_count;
+    const int32_t end = in->task->end(&in->train).id;
+    if (end >= 0 && !tx_generation_ends(&how, end) && how.eos_count < TX_GENERATION_EOS)
+        how.eos_token_id[how.eos_count++] = end;
+    how.do_sample = true;
+    how.top_k = set->top_k;
+    how.top_p = set->top_p;
+    how.min_p = set->min_p;
+    how.repetition_penalty = set->repetition_penalty;
+    how.temperature = set->policy_temperature;
+    how.max_new_tokens = set->max_completion_length;
+    how.seed = (uint64_t)set->seed;
+    TX_TRY(tx_generation_check(&how));
+    in->write = how;
+    return TX_OK;
+}
+
+/* Refuses wrong rewards before anything is compiled. */
+static tx_status check_rewards(const tx_job *j)
+{
+    tx_rewards *rewards = NULL;
+    if (!j->set.reward_funcs)
+        return TX_OK;
+    const tx_status status = tx_rewards_open(&j->set, &(tx_reward_caller){.rank = 0}, &rewards);
+    tx_rewards_free(status ? NULL : rewards);
+    return status;
+}
+
+tx_status tx_job_plan_rollouts(tx_job *j)
+{
+    tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
+    int64_t steps;
+    if (!in->task->generates || !in->train.count)
+        return TX_OK;
+    TX_TRY(check_rewards(j));
+    TX_TRY(choose_steps(j, &steps));
+    TX_TRY(choose_sampling(j));
+    const int64_t count = steps * j->all_rows, group = set->num_generations;
+    if (count % group)
+        return tx_fail(TX_INVALID,
+                       "a generation batch of %" PRId64 " completions is not a multiple of --num_generations %" PRId64
+                       ": change it, --per_device_train_batch_size or --steps_per_generation",
+                       count, group);
+    TX_TRY(tx_policy_plan(&in->train, set, count, set->batch, j->all_rows));
+    set->generation_batch = 0;
+    set->steps_per_generation = steps == j->step_rows / j->all_rows ? 0 : steps; /* see tx_policy_is_current */
+    tx_job_note(j, "rollout %" PRId64 " prompts with %" PRId64 " completions each, for %" PRId64 " step%s",
+                count / group, group, count / j->step_rows * set->num_iterations,
+                tx_s(count / j->step_rows * set->num_iterations));
+    return TX_OK;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The tasks of learning from rewards: rows of a generation batch. */
+#include "models/task/policy.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tx_field fields[] = {
+    [TX_POLICY_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN},
+    [TX_POLICY_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
+    [TX_POLICY_COMPLETION_LABELS] = {"completion_labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
+    [TX_POLICY_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
+    [TX_POLICY_MASK] = {"completion_mask", TX_F32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_POLICY_OLD] = {"old_logps", TX_F32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_POLICY_REFERENCE] = {"reference_logps", TX_F32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_POLICY_VALUES] = {"row_numbers", TX_F32, TX_POLICY_NUMBERS, .padding = 0},
+    {.name = NULL},
+};
+
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
+{
+    const tx_policy_data *d = samples->data;
+    const tx_policy_batch *b = &d->batch;
+    const int64_t i = number % b->count, block = samples->block, sample = b->sample[i], answer = b->length[i];
+    const int64_t begin = tx_sample_begin(d->end, sample), prompt = d->end[sample] - begin, length = prompt + answer;
+    const bool learnt = b->numbers[i * TX_POLICY_NUMBERS + TX_POLICY_SEQUENCE_SHARE] > 0.0f;
+    int32_t *ids = to->field[TX_POLICY_INPUT_IDS], *labels = to->field[TX_POLICY_COMPLETION_LABELS];
+    float *mask = to->field[TX_POLICY_MASK], *old = to->field[TX_POLICY_OLD], *other = to->field[TX_POLICY_REFERENCE];
+    TX_TRY(tx_store_read(&d->from.ids, begin, prompt, ids));
+    memcpy(ids + prompt, b->ids + i * b->most, (size_t)answer * sizeof *ids);
+    tx_field_pad(&fields[TX_POLICY_INPUT_IDS], ids + length, block - length);
+    for (int64_t t = 0; t < block; t++) {
+        const int64_t place = t + 1 - prompt; /* of the label in the completion */
+        const bool is = learnt && place >= 0 && place < answer;
+        labels[t] = is ? ids[t + 1] : TX_IGNORE_LABEL;
+        mask[t] = is ? 1.0f : 0.0f;
+        old[t] = is ? b->old[i * b->most + place] : 0.0f;
+        other[t] = is ? b->reference[i * b->most + place] : 0.0f;
+    }
+    memcpy(to->field[TX_POLICY_VALUES], b->numbers + i * TX_POLICY_NUMBERS, TX_POLICY_NUMBERS * sizeof(float));
+    *(int32_t *)to->field[TX_POLICY_LENGTHS] = (int32_t)length;
+    *(int32_t *)to->field[TX_POLICY_LABELS] = 0;
+    return TX_OK;
+}
+
+/* X(array, its number of elements) */
+#define ARRAYS(X)                        \
+    X(sample, count)                     \
+    X(length, count)                     \
+    X(ids, count * b->most)              \
+    X(truncated, count)                  \
+    X(old, count * b->most)              \
+    X(reference, count * b->most)        \
+    X(numbers, count *TX_POLICY_NUMBERS) \
+    X(advantage, count)                  \
+    X(kl, count)                         \
+    X(scratch, count)
+
+tx_status tx_policy_plan(tx_samples *samples, const tx_job_settings *set, int64_t count, int64_t rows, int64_t all_rows)
+{
+    tx_policy_data *d = samples->own;
+    tx_policy_batch *b = &d->batch;
+    const int64_t prompts = count / set->num_generations;
+    if (d->count < prompts)
+        return tx_fail(TX_INVALID,
+                       "the data have %" PRId64 " prompts, but a generation batch of %" PRId64
+                       " completions needs %" PRId64 ": use more prompts, or fewer rows in a step",
+                       d->count, count, prompts);
+    b->count = count;
+    b->group = set->num_generations;
+    b->most = set->max_completion_length;
+    b->rows = rows;
+    b->all_rows = all_rows;
+    bool has = true;
+#define X(array, elements)                                   \
+    b->array = calloc((size_t)(elements), sizeof *b->array); \
+    has = has && b->array;
+    ARRAYS(X)
+#undef X
+    samples->count = d->count / prompts * count * set->num_iterations;
+    return has ? TX_OK : tx_fail(TX_MEMORY, "no memory for a generation batch of %" PRId64 " completions", count);
+}
+
+tx_status tx_policy_reserve(tx_policy_batch *batch, int32_t functions)
+{
+    batch->functions = functions;
+    batch->rewards = calloc((size_t)(batch->count * functions), sizeof *batch->rewards);
+    return batch->rewards ? TX_OK : tx_fail(TX_MEMORY, "no memory for rewards");
+}
+
+static void free_batch(tx_policy_batch *b)
+{
+#define X(array, elements) free(b->array);
+    ARRAYS(X)
+#undef X
+    free(b->rewards);
+}
+
+void tx_policy_data_release(void *data)
+{
+    tx_policy_data *d = data;
+    tx_conversation_data_free(&d->from);
+    for (int64_t i = 0; i < d->count && d->object; i++)
+        free(d->object[i]);
+    free_batch(&d->batch);
+    free(d->object);
+    free(d->end);
+    free(d);
+}
+
+/* Whether the loss has a divergence from a reference model. */
+static bool refers(const tx_task *task, const tx_job_settings *set)
+{
+    (void)task;
+    return set->beta > 0.0;
+}
+
+#define TASK(word)                           \
+    const tx_task tx_##word = {              \
+        .name = #word,                       \
+        .head = TX_HEAD_CAUSAL_LM,           \
+        .of_texts = true,                    \
+        .data_size = sizeof(tx_policy_data), \
+        .read = tx_policy_data_read,         \
+        .release = tx_policy_data_release,   \
+        .save = tx_conversation_data_save,   \
+        .end = tx_conversation_data_end,     \
+        .fields = fields,                    \
+        .row = row,                          \
+        .loss = tx_policy_loss,              \
+        .generates = true,                   \
+        .refers = refers,                    \
+        .metrics = tx_policy_metrics,        \
+    }
+TASK(grpo);
+TASK(rloo);
