@@ -4,7 +4,7 @@
 # -DTX_CORE=ON has only the core: the compiler has TX_CORE, and the tables do not have these rows. A public function of
 # an extension then returns TX_UNSUPPORTED (api/left_out.c).
 set(TX_EXTENSIONS amx checkpointing experts facts fusion generation matrix optimizers packed parallel residency
-    shipped tune watching)
+    scan shipped tune watching)
 if(TX_CORE)
     target_compile_definitions(tx_objects PUBLIC TX_CORE)
 endif()

@@ -40,11 +40,16 @@ int tx_bench_main(const tx_cli *program, const tx_bench_command *const *run, int
 #define TX_BENCH_PROGRAM "txbench" /* the program of the commands */
 #endif
 
+#ifndef TX_BENCH_ONE_PROCESS /* see tx_cli.one_process */
+#define TX_BENCH_ONE_PROCESS "start it without the launcher"
+#endif
+
 /* Defines a command from the file's `options`, `defaults` and `run`. The usage begins with `before`. */
 #define TX_BENCH_COMMAND(name_, before, about_)                       \
     const tx_bench_command tx_bench_##name_ = {                       \
         {                                                             \
             .name = TX_BENCH_PROGRAM,                                 \
+            .one_process = TX_BENCH_ONE_PROCESS,                      \
             .usage = before TX_BENCH_PROGRAM " " #name_ " [options]", \
             .about = about_,                                          \
             .table = {TX_CLI_OPTIONS(options)},                       \

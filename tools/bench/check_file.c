@@ -3,6 +3,7 @@
 #include "tools/bench/check_file.h"
 
 #include "api/base/file.h"
+#include "models/arch/find.h"
 #include "models/files/checkpoint.h"
 #include "models/gguf/gguf.h"
 #include "models/lora/lora.h"
@@ -36,7 +37,7 @@ const tx_cli tx_check_file_program = {
         "tokenizers, tokens (.bin), texts and conversations (.txt, .jsonl, .json), labelled texts (.csv, .tsv, "
         ".jsonl, .parquet, .arrow), adapters, checkpoints, whole models. Prints one line for each: \"PATH: ok\" or "
         "\"PATH: "
-        "reason\".\n"
+        "reason\". A model's line also says what TX can do with it.\n"
         "Exit status: 0 if all are valid, 1 if some are not, 2 for wrong usage.",
     .operand = "FILE|DIR",
     .operands = offsetof(settings, paths),
@@ -240,13 +241,9 @@ static bool holds(const char *folder, const char *name)
 /* Checks the configuration, its weights, and the tokenizer if there is one. */
 static tx_status judge_model(const char *folder, bool tokenizer)
 {
-    tx_config *config = NULL;
-    char *path = tx_path_join(folder, "config.json");
-    tx_status status = path ? tx_config_read(path, &config) : TX_MEMORY;
-    free(path);
-    if (status)
-        return status;
-    status = tx_arch_check(config, folder);
+    tx_config *config;
+    TX_TRY(tx_config_of_folder(folder, &config));
+    tx_status status = tx_arch_check(config, folder);
     if (!status && tokenizer)
         status = check_tokenizer(folder, config);
     tx_config_free(config);
@@ -346,7 +343,7 @@ int tx_check_file(int argc, char *const *argv)
     tx_alive *alive = tx_alive_start(&tx_check_file_program, stderr, "reading");
     for (int32_t i = 0; i < set.paths.count; i++) {
         const char *reason = "ok";
-        char path[4096];
+        char path[4096], abilities[1024] = "";
         tx_escape(set.paths.word[i], path, sizeof path); /* error messages are escaped, too */
         const size_t length = strlen(path);
         tx_alive_doing(alive, "reading %s", path);
@@ -356,8 +353,10 @@ int tx_check_file(int argc, char *const *argv)
             reason = tx_error();
             if (strncmp(reason, path, length) == 0 && strncmp(reason + length, ": ", 2) == 0)
                 reason += length + 2;
+        } else {
+            tx_check_abilities(set.paths.word[i], abilities, sizeof abilities);
         }
-        printf("%s: %s\n", path, reason);
+        printf("%s: %s%s\n", path, reason, abilities);
         fflush(stdout);
         tx_alive_printed(alive);
     }

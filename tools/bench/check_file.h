@@ -21,4 +21,9 @@ tx_status tx_check_lines(const char *path);
 /* Reads every row of a .parquet or .arrow file. */
 tx_status tx_check_rows(const char *path);
 
+/* ---- Models (check_abilities.c) ---------------------------------------------------------------------------------- */
+
+/* Writes what TX can do with the model in a folder, as ": ..."; or nothing if the path is no such folder. */
+void tx_check_abilities(const char *path, char *text, size_t room);
+
 #endif

@@ -3,6 +3,7 @@
  * txbench comm: times the all-reduce, and compares it with MPI_Allreduce and with memcpy. Within a host, memcpy is the
  * bound: a rank that sums its slice moves as many bytes as when it copies all of the data once. */
 #include "comm/comm.h"
+#define TX_BENCH_ONE_PROCESS NULL
 #include "tools/bench/bench.h"
 
 #include <inttypes.h>

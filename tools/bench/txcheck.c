@@ -54,6 +54,7 @@ static const tx_cli_command commands[] = {
 
 static const tx_cli program = {
     .name = "txcheck",
+    .one_process = "start it without the launcher",
     .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest|file PATH... [options]",
     .about = "Checks that a device computes correctly, or checks files.\n"
              "Exit status: 0 if all checks passed, 1 if one failed, 2 for wrong usage, 77 if there is no such device.",
@@ -93,13 +94,15 @@ static void print_verdict(const tx_verdict *v)
            v->cases, v->worst, v->variants);
     if (!good)
         printf("     first failure: %s\n", v->failure);
+    else if (v->refused)
+        printf("     %d cases refused: %s\n", v->refused, v->failure);
     fflush(stdout);
 }
 
 static tx_json *verdict_json(const tx_verdict *v)
 {
-    tx_json *row = tx_json_pack("{s:s, s:i, s:i, s:f, s:s}", "op", v->op, "cases", v->cases, "passed", v->passed,
-                                "worst", v->worst, "variants", v->variants);
+    tx_json *row = tx_json_pack("{s:s, s:i, s:i, s:i, s:f, s:s}", "op", v->op, "cases", v->cases, "passed", v->passed,
+                                "refused", v->refused, "worst", v->worst, "variants", v->variants);
     if (v->failure[0])
         tx_json_set_string(row, "failure", v->failure);
     return row;

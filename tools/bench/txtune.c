@@ -40,6 +40,7 @@ static const settings defaults = {
 
 static const tx_cli program = {
     .name = "txtune",
+    .one_process = "start it without the launcher",
     .usage = "txtune [options]",
     .about = "Measures all kernels for the matrix products and attention of a model's training step and evaluation\n"
              "on a device, and stores the fastest by device and driver in the cache folder ($TX_CACHE_DIR,\n"

@@ -72,6 +72,14 @@ static tx_status store_list(tx_option_values *v, const tx_option *option, char *
     return tx_option_store(v, NULL, option, text);
 }
 
+/* Stores one value. That of an option that TX does not have may be an object of options. */
+static tx_status store(tx_option_values *v, const tx_option *option, const char *value)
+{
+    return option->kind == TX_OPTION_FOREIGN && tx_option_find(&v->table, option->name) == option
+               ? tx_option_set(v, option->name, value)
+               : tx_option_store(v, NULL, option, value);
+}
+
 /* Whether a word is a value of a FLAG, which may have one more word for true. */
 static bool is_truth(const tx_option *option, const char *word)
 {
@@ -89,7 +97,7 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
         const bool given = next && (flag ? is_truth(option, next) : !is_name(program, v, next));
         *at += given;
         const char *unset = option->kind == TX_OPTION_OPTIONAL ? "" : "true";
-        return judge(program, tx_option_store(v, NULL, option, given ? next : unset));
+        return judge(program, store(v, option, given ? next : unset));
     }
     if (!next || is_name(program, v, next))
         return tx_complain(program, TX_EXIT_USAGE, "%s: the value is missing%s", argv[*at],
@@ -148,8 +156,7 @@ static int parse_known(const tx_cli *program, tx_option_values *v, const tx_opti
                        v->source[option - v->table.option] == TX_OPTION_SET;
     const char *listed = again && is_added(option) ? text_of(v, option) : NULL;
     char *before = again && !listed ? tx_option_text(v, option) : NULL;
-    int status = value ? judge(program, tx_option_store(v, NULL, option, value + 1))
-                       : take_values(program, v, option, argc, argv, at);
+    int status = value ? judge(program, store(v, option, value + 1)) : take_values(program, v, option, argc, argv, at);
     if (listed && status == TX_GO_ON)
         status = judge(program, add_values(v, option, listed));
     else if (before && status == TX_GO_ON)
@@ -167,6 +174,9 @@ static int parse_option(const tx_cli *program, tx_option_values *v, int argc, ch
     option = option ? option : tx_option_foreign(program->name, name);
     if (option)
         return parse_known(program, v, option, argc, argv, at);
+    option = program->others ? tx_option_find(&program->others->table, name) : NULL;
+    if (option)
+        return parse_known(program, program->others, option, argc, argv, at);
     if (!value && *at + 1 < argc && argv[*at + 1][0] != '-')
         ++*at; /* its value */
     return judge(program, tx_option_unknown(&v->table, NULL, name));
@@ -205,6 +215,37 @@ static bool is_file(const tx_cli *program, const char *argument)
     return !program->operand && argument[0] != '-' && tx_option_is_file(argument);
 }
 
+/* Reads a file of options: the program's, or if it has a key that the program lacks, the other program's. */
+static tx_status read_file(const tx_cli *program, tx_option_values *v, const char *path)
+{
+    tx_json *all = NULL;
+    bool own = true;
+    TX_TRY(tx_option_file(path, &all));
+    for (void *i = tx_json_first(all); i; i = tx_json_next(all, i))
+        own = own && tx_option_find(&v->table, tx_json_key(i));
+    tx_json_free(all);
+    return tx_option_read(own || !program->others ? v : program->others, path);
+}
+
+/* Refuses an argument that is no option. Words of other programs' command lines have advice: sft, or llama.cpp's -ngl.
+ */
+static int refuse_word(const tx_cli *program, const tx_option_values *v, int argc, char *const *argv, int *at)
+{
+    char command[64];
+    const char *argument = argv[*at];
+    snprintf(command, sizeof command, "command %s", argument);
+    const tx_option *known = argument[0] == '-' && isalpha((unsigned char)argument[1])
+                                 ? tx_option_foreign(program->name, argument + 1)
+                                 : tx_option_find(&v->table, command);
+    if (known && argument[0] == '-' && *at + 1 < argc && argv[*at + 1][0] != '-')
+        ++*at; /* its value */
+    if (known && known->kind == TX_OPTION_FOREIGN)
+        return tx_complain(program, TX_EXIT_USAGE, "%s: not an option of TX: %s", argument, known->help);
+    return tx_complain(program, TX_EXIT_USAGE,
+                       "%s: not an option, and not the value of one; --help all lists the options%s", argument,
+                       is_file(program, argument) ? "; a file of options must be the first argument" : "");
+}
+
 /* ---- the whole command line ----------------------------------------------------------------------- */
 
 int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_option_values *v)
@@ -218,7 +259,7 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
     for (int i = 1; i < argc && answered == TX_GO_ON; i++) {
         int one = TX_GO_ON;
         if (i == 1 && is_file(program, argv[i]))
-            one = judge(program, tx_option_read(v, argv[i]));
+            one = judge(program, read_file(program, v, argv[i]));
         else if (!only_operands && is_name(program, v, argv[i]))
             one = parse_option(program, v, argc, argv, &i);
         else if (program->operand && !only_operands && strcmp(argv[i], "--") == 0)
@@ -227,9 +268,7 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
             one = judge(program, tx_option_add_word(v, argv[i], program->operands));
             only_operands = only_operands || program->runs_command;
         } else
-            one = tx_complain(program, TX_EXIT_USAGE,
-                              "%s: not an option, and not the value of one; --help all lists the options%s", argv[i],
-                              is_file(program, argv[i]) ? "; a file of options must be the first argument" : "");
+            one = refuse_word(program, v, argc, argv, &i);
         status = one != TX_GO_ON ? one : status; /* continues, to report all mistakes at once */
     }
     if (answered != TX_GO_ON || status != TX_GO_ON)

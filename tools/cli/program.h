@@ -29,6 +29,8 @@ typedef struct tx_cli {
     int32_t operands_least, operands_most;
     /* Advice for users who start several ranks of the program, which it does not have; NULL if it has ranks. */
     const char *one_process;
+    /* Options of another program that this one also reads: those that its own table lacks. NULL if there are none. */
+    tx_option_values *others;
     bool runs_command; /* the first operand ends the options: it is a command with its own */
 } tx_cli;
 

@@ -9,6 +9,7 @@
 typedef struct settings {
     const char *to;
     int32_t type; /* a tx_convert_type */
+    const char *imatrix;
     tx_words from;
     int32_t combination; /* a number of TX_COMBINATION_MAP */
     const char *weights;
@@ -28,7 +29,11 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "to", offsetof(settings, to), .choices = "FILE.gguf|DIR",
      .help = "output: a GGUF file, or a folder with config.json, model.safetensors and tokenizer.json"},
     {TX_OPTION_CHOICE, "outtype", offsetof(settings, type), .choices = type_words + 1,
-     .help = "type of the matrices in the output; q8_0 is for GGUF files only; f32 is exact"},
+     .help =
+         "type of the matrices in the output; f32 is exact; types of 2 to 8 bits are for GGUF files only, and choose "
+         "the type of each tensor as llama.cpp does"},
+    {TX_OPTION_TEXT, "imatrix", offsetof(settings, imatrix), .choices = "FILE",
+     .help = "a file of llama-imatrix: types of 2 to 6 bits round the weights of important inputs better"},
     {TX_OPTION_HEADING, .help = "several adapters (names of peft's add_weighted_adapter)"},
     {TX_OPTION_CHOICE, "combination_type", offsetof(settings, combination), .choices = combination_words + 1,
      .help = "how the adapters become one"},
@@ -52,7 +57,7 @@ static const tx_cli program = {
     .one_process = "start it without the launcher",
     .usage = "txconvert MODEL --to FILE.gguf|DIR [options]\n       txconvert ADAPTER... --to DIR [options]",
     .about = "Converts a model folder to a GGUF file for llama.cpp, or a GGUF "
-             "file of types F32, F16, BF16 and Q8_0 to a folder that transformers and txtrain load. Combines several "
+             "file to a folder that transformers and txtrain load. Combines several "
              "LoRA adapters into one.",
     .example = "  txconvert out --to out.gguf",
     .table = {TX_CLI_OPTIONS(options), TX_CLI_SPELLINGS(spellings)},
@@ -91,7 +96,7 @@ int main(int argc, char **argv)
         return combine(&set);
     tx_alive *alive = tx_alive_start(&program, stderr, "converting");
     const tx_status status =
-        tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type,
+        tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type, set.imatrix,
                    &(tx_reporter){.warn = tx_warn, .context = alive, .progress = tx_alive_progress});
     tx_alive_stop(alive);
     if (status)

@@ -3,6 +3,7 @@
 #include "tools/generate/txgen.h"
 
 #include <float.h>
+#include <string.h>
 
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
@@ -40,6 +41,11 @@ static const tx_option options[] = {
      "window. A single text is printed token by token"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT",
      .help = "end a text after the token that completes TEXT; can be repeated"},
+    {TX_OPTION_TEXT, "json_schema", AT(json_schema), .choices = "JSON|FILE",
+     .help = "texts are JSON that is valid by this schema; {} allows any JSON"},
+    {TX_OPTION_TEXT, "grammar", AT(grammar), .choices = "GBNF|FILE",
+     .help = "texts follow this grammar in llama.cpp's form"},
+    {TX_OPTION_TEXT, "regex", AT(regex), .choices = "REGEX", .help = "the whole text matches this regular expression"},
 #define SETTING(KIND, name, initial, least, most, choices, key, implies, help) \
     {TX_OPTION_##KIND, #name, AT(how.name), least, most, choices, help},
 #define FILE_SETTING(...)
@@ -64,6 +70,10 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "perplexity", AT(perplexity), .choices = "FILE",
      .help = "measure the perplexity of this text with overlapping windows; texts of a .jsonl file are joined by empty "
              "lines"},
+    {TX_OPTION_TEXT, "reference", AT(reference), .choices = "MODEL",
+     .help = "with --perplexity: compare with this model of the same vocabulary, such as the one that was quantized: "
+             "mean KL divergence, and how often the most likely token is the same; windows do not overlap and have 512 "
+             "tokens"},
     {TX_OPTION_INTEGER, "stride", AT(stride), 0, 1 << 24, "N",
      "tokens between the starts of two windows; 0 means 512, or max_length if that is less"},
     {TX_OPTION_INTEGER, "max_length", AT(max_length), 0, 1 << 24, "N",
@@ -75,7 +85,10 @@ static const tx_option_spelling spellings[] = {{"-m", "model"},
                                                {"-p", "prompt"},
                                                {"-n", "max_new_tokens"},
                                                {"--temp", "temperature"},
-                                               {"--max_tokens", "max_new_tokens"}};
+                                               {"--max_tokens", "max_new_tokens"},
+                                               {"-j", "json_schema"},
+                                               {"--json_schema_file", "json_schema"},
+                                               {"--grammar_file", "grammar"}};
 
 static const txgen_settings defaults = {
     .lm = {.size = sizeof(tx_lm_options), .warn = tx_warn, .progress = tx_alive_progress},
@@ -87,7 +100,6 @@ static const txgen_settings defaults = {
 
 const tx_cli txgen_program = {
     .name = "txgen",
-    .one_process = "start it without the launcher; --device_map divides a model among devices",
     .usage = "txgen --model DIR [--prompt TEXT] [options]",
     .about = "Continues texts or conversations with a model, classifies or embeds texts, or measures perplexity.\n"
              "Options have the names of transformers; - and _ in names are the same.",
@@ -103,11 +115,20 @@ const tx_cli txgen_program = {
 /* Fails if options exclude each other, or need others. */
 static int check(const txgen_settings *s, const tx_option_values *given)
 {
+    const bool ranks = txgen_ranks() > 1, input = s->prompts && strcmp(s->prompts, "-") == 0;
     const bool text = s->prompt.count > 0 || s->prompts, ids = s->ids.count > 0, labels = s->classify || s->embed;
     tx_generation how = defaults.how;
     tx_generation_take(&how, given, offsetof(txgen_settings, how));
     const tx_misuse misuses[] = {
         {!s->lm.model && !s->adapter.count, "--model is missing: give a model folder"},
+        {ranks && (labels || s->perplexity || s->logits || s->save_merged),
+         "ranks divide a model only to continue texts: start --classify, --embed, --perplexity, --logits and "
+         "--save_merged without the launcher"},
+        {ranks && (s->lm.device_map || s->lm.offload_params || s->lm.load_in_4bit || s->lm.assistant_model),
+         "ranks divide the model: leave out --device_map, --offload_param, --load_in_4bit and --assistant_model, or "
+         "start it without the launcher"},
+        {ranks && ((!text && !ids) || input), "standard input reaches only rank 0; give --prompt, --prompts FILE or "
+                                              "--ids, or start it without the launcher"},
         {s->adapter.count > TXGEN_ADAPTERS, "--adapter: too many adapters: combine some of them by txconvert"},
         {s->adapter_weights && !s->adapter.count, "--adapter_weights needs --adapter"},
         {s->lm.device_map && s->lm.device, "--device and --device_map exclude each other"},
@@ -136,6 +157,14 @@ static int check(const txgen_settings *s, const tx_option_values *given)
          "--classify and --embed exclude --chat, --ids, --perplexity and --save_merged"},
         {s->prompt_name && !s->embed, "--prompt_name needs --embed"},
         {ids && s->stop.count > 0, "--stop and --ids exclude each other: stop strings need a tokenizer"},
+        {(s->json_schema != NULL) + (s->grammar != NULL) + (s->regex != NULL) > 1,
+         "--json_schema, --grammar and --regex exclude each other"},
+        {(s->json_schema || s->grammar || s->regex) && (labels || ids || s->perplexity || s->save_merged),
+         "--json_schema, --grammar and --regex are for texts: they exclude --ids, --classify, --embed, --perplexity "
+         "and --save_merged"},
+        {s->reference && !s->perplexity, "--reference needs --perplexity"},
+        {s->reference && (s->stride > 0 || s->lm.batch_size > 0),
+         "--reference measures one window at a time, without overlap: leave out --stride and --batch_size"},
         {(s->stride > 0 || s->max_length > 0) && !s->perplexity,
          "--stride and --max_length need --perplexity; use --max_new_tokens to limit the length of a text"},
         {s->lm.assistant_model && how.num_beams > 1, "--assistant_model and --num_beams exclude each other"},
@@ -157,7 +186,8 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
 /* Greedy texts of small models repeat themselves. */
 bool txgen_sample(const tx_option_values *given, tx_generation *how)
 {
-    if (GIVEN(how.do_sample) || GIVEN(how.temperature) || GIVEN(how.top_k) || GIVEN(how.top_p) || GIVEN(how.num_beams))
+    if (GIVEN(how.do_sample) || GIVEN(how.temperature) || GIVEN(how.top_k) || GIVEN(how.top_p) || GIVEN(how.min_p) ||
+        GIVEN(how.typical_p) || GIVEN(how.xtc_probability) || GIVEN(how.num_beams))
         return false;
     how->do_sample = true;
     how->temperature = 0.8;

@@ -6,6 +6,7 @@
 #include "tools/cli/waiting.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,37 @@
 
 /* ---- Perplexity ------------------------------------------------------------------------------------ */
 
-static tx_status run_perplexity(const txgen_settings *set, tx_lm *lm)
+static tx_status measure(const txgen_settings *set, tx_lm *lm, const int32_t *ids, int64_t count)
 {
     const tx_perplexity_options options = {
         .size = sizeof options, .max_length = set->max_length, .stride = set->stride, .batch = set->lm.batch_size};
     tx_perplexity_result result;
+    TX_TRY(tx_lm_perplexity(lm, ids, count, &options, &result));
+    printf("perplexity %.6f (loss %.6f, %" PRId64 " tokens, %" PRId64 " windows of %" PRId64 ", stride %" PRId64 ")\n",
+           result.perplexity, result.loss, result.tokens, result.windows, result.max_length, result.stride);
+    return TX_OK;
+}
+
+static tx_status compare(const txgen_settings *set, tx_lm *lm, const int32_t *ids, int64_t count)
+{
+    tx_lm_options options = set->lm;
+    tx_lm *reference = NULL;
+    tx_divergence result;
+    options.model = set->reference;
+    options.context = set->alive;
+    TX_TRY(tx_lm_open(&options, &reference));
+    const tx_status status = tx_lm_divergence(lm, reference, ids, count, set->max_length, &result);
+    tx_lm_free(reference);
+    if (!status)
+        printf("perplexity %.6f, reference %.6f; mean KL divergence %.6f, same most likely token %.2f %% (%" PRId64
+               " tokens, %" PRId64 " windows of %" PRId64 ")\n",
+               exp(result.loss), exp(result.reference_loss), result.divergence, 100 * result.same, result.tokens,
+               result.windows, result.max_length);
+    return status;
+}
+
+static tx_status run_perplexity(const txgen_settings *set, tx_lm *lm)
+{
     char *text = NULL;
     size_t size = 0;
     int32_t *ids = NULL;
@@ -26,12 +53,8 @@ static tx_status run_perplexity(const txgen_settings *set, tx_lm *lm)
     TX_THEN(status, tx_lm_encode(lm, text, size, &ids, &count));
     free(text);
     tx_alive_doing(set->alive, "measuring perplexity");
-    TX_THEN(status, tx_lm_perplexity(lm, ids, count, &options, &result));
+    TX_THEN(status, set->reference ? compare(set, lm, ids, count) : measure(set, lm, ids, count));
     free(ids);
-    if (!status)
-        printf("perplexity %.6f (loss %.6f, %" PRId64 " tokens, %" PRId64 " windows of %" PRId64 ", stride %" PRId64
-               ")\n",
-               result.perplexity, result.loss, result.tokens, result.windows, result.max_length, result.stride);
     return status;
 }
 
@@ -85,6 +108,7 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
     options.keep_cache = set->chat;
     options.context = set->alive;
     tx_lm *lm = NULL;
+    txgen_grammar grammar = {0};
     const tx_tokenizer *tokenizer;
     const bool lines = set->classify || set->embed;
     tx_status status = lines ? txgen_lines(set, &options) : tx_lm_open(&options, &lm);
@@ -97,6 +121,8 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
             status = tx_lm_tokenizer(lm, &tokenizer);
         if (generates && *tx_lm_device(lm))
             tx_print_line(stderr, "txgen: device %s", tx_lm_device(lm));
+        TX_THEN(status, txgen_open_grammar(set, lm, &grammar));
+        how.grammar = grammar.grammar;
         TX_THEN(status, work(set, lm, &how));
         if (!status && generates && (!set->chat || set->lm.assistant_model))
             print_usage(lm, set->lm.assistant_model);
@@ -108,6 +134,7 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
         if (*tx_lm_device_map(lm) && strcmp(set->lm.device_map, tx_lm_device_map(lm)) != 0)
             tx_print_line(stderr, "txgen: device_map %s", tx_lm_device_map(lm));
     }
+    txgen_close_grammar(&grammar);
     tx_lm_free(lm);
     return status;
 }
@@ -117,7 +144,7 @@ static int run_adapted(const txgen_settings *set, const tx_option_values *given)
     txgen_adapter adapter;
     tx_status status = txgen_open_adapter(set, &adapter);
     TX_THEN(status, run(set, given, adapter.folder));
-    const int result = status ? tx_complain(&txgen_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    const int result = txgen_leave(status, set->lm.ranks);
     txgen_close_adapter(&adapter);
     return result;
 }
@@ -127,9 +154,12 @@ int main(int argc, char **argv)
     txgen_settings set;
     tx_option_values given;
     tx_engine_workers(argc, argv);
+    txgen_hush();
     int result = txgen_parse(argc, argv, &set, &given);
     if (result == TX_GO_ON)
         tx_wait_passively(argv, (int32_t)set.lm.threads);
+    if (result == TX_GO_ON && txgen_join(&set.lm.ranks))
+        result = txgen_leave(TX_IO, NULL);
     if (result == TX_GO_ON) {
         set.alive = tx_alive_start(&txgen_program, stderr, "loading the model");
         result = run_adapted(&set, &given);

@@ -9,14 +9,15 @@
 #include "tools/cli/output.h"
 #include "tx_chat.h"
 #include "tx_generate.h"
+#include "tx_grammar.h"
 
 /* The largest numbers of stop strings of a conversation, and of adapters of a command. */
 enum { TXGEN_STOPS = 64, TXGEN_ADAPTERS = 16 };
 
 typedef struct txgen_settings {
     tx_lm_options lm; /* run() in txgen.c sets the members without an option */
-    const char *save_merged, *prompts, *logits, *perplexity, *chat_template, *system, *prompt_name, *adapter_weights,
-        *chat_template_kwargs;
+    const char *save_merged, *prompts, *logits, *perplexity, *reference, *chat_template, *system, *prompt_name,
+        *adapter_weights, *chat_template_kwargs, *json_schema, *grammar, *regex;
     tx_words prompt, ids, stop, adapter;
     tx_generation how; /* its values are used if they are given */
     int64_t stride, max_length;
@@ -37,6 +38,18 @@ bool txgen_sample(const tx_option_values *given, tx_generation *how);
 /* Replaces the values in `how` by those that the command line gives. */
 void txgen_generation(const tx_option_values *given, tx_generation *how);
 
+/* ---- ranks.c ------------------------------------------------------------------------------------------ */
+
+/* The ranks that a launcher started; 1 without one. A batch job of Slurm has SLURM_NTASKS outside of a step, too. */
+int32_t txgen_ranks(void);
+/* Silences this process if it is not rank 0. */
+void txgen_hush(void);
+/* Joins the ranks, if there are several. */
+tx_status txgen_join(tx_comm **ranks);
+/* Leaves them and returns the exit status. Other ranks than 0 report a failure late: rank 0 often fails likewise, and
+ * the launcher then ends them. */
+int txgen_leave(tx_status status, tx_comm *ranks);
+
 /* ---- adapters.c ------------------------------------------------------------------------------------- */
 
 /* The folder of the adapter, or of the sum of several; NULL if there is none. */
@@ -48,6 +61,18 @@ typedef struct txgen_adapter {
 /* Close it also after a failure. */
 tx_status txgen_open_adapter(const txgen_settings *settings, txgen_adapter *adapter);
 void txgen_close_adapter(txgen_adapter *adapter);
+
+/* ---- grammar.c --------------------------------------------------------------------------------------- */
+
+/* The constraint of all texts; its members are NULL if there is none. Initialize it with {0}. */
+typedef struct txgen_grammar {
+    tx_vocabulary *vocabulary;
+    tx_grammar *grammar;
+} txgen_grammar;
+
+/* Close it also after a failure, before the model. */
+tx_status txgen_open_grammar(const txgen_settings *settings, tx_lm *lm, txgen_grammar *grammar);
+void txgen_close_grammar(txgen_grammar *grammar);
 
 /* ---- input.c ---------------------------------------------------------------------------------------- */
 

@@ -128,6 +128,13 @@ static bool is_banner(tx_launch_stream *s, const char *line, size_t size)
     return rule || empty;
 }
 
+/* Whether the beginning of a line may be one of the banner: the launcher writes its lines in pieces. */
+static bool may_be_banner(const tx_launch_stream *s, const tx_launch_attempt *a, const char *line)
+{
+    return a->family == TX_LAUNCH_HYDRA && !s->middle &&
+           (s->banner || (*line == '=' && (line[1] == ' ' || line[strspn(line, "=")] == '\0')));
+}
+
 static void print_empty(tx_launch_stream *s, const tx_launch_attempt *a)
 {
     for (; s->empty > 0; s->empty--)
@@ -193,7 +200,8 @@ bool tx_launch_forward(tx_launch_stream *s, tx_launch_logs *logs, tx_launch_job 
     for (char *next; (next = memchr(line, '\n', (size_t)(end - line))); line = next + 1)
         process_line(s, logs, job, line, next + 1, a);
     const bool waits =
-        got > 0 && s->used < room && (logs->folder || memchr(line, TX_REPORT_MARK, (size_t)(end - line)));
+        got > 0 && s->used < room &&
+        (logs->folder || memchr(line, TX_REPORT_MARK, (size_t)(end - line)) || may_be_banner(s, a, line));
     if (line < end && !waits) {
         process_line(s, logs, job, line, end, a);
         line = end;

@@ -42,7 +42,7 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "log_dir", AT(log_dir), 0, 0, "DIR",
      "also write the output of each rank to DIR/rank-0.log, DIR/rank-1.log, ..., and begin printed lines with [RANK]"},
     {TX_OPTION_TEXT, "launcher", AT(launcher), 0, 0, "PROGRAM",
-     "mpiexec of MPICH or Open MPI, or a compatible program"},
+     "mpiexec of MPICH or Open MPI, or a compatible program; default: that of the MPI with which TX was built"},
     {TX_OPTION_TEXT, "launcher_args", AT(launcher_args), 0, 0, "WORDS",
      "more arguments for the launcher, quoted as for a shell"},
 };
@@ -55,7 +55,6 @@ static const tx_launch_settings defaults = {
     .heartbeat_timeout = 30.0,
     .start_timeout = 120.0,
     .grace = 5.0,
-    .launcher = TX_MPI_LAUNCHER,
 };
 
 static const tx_cli program = {
@@ -312,11 +311,12 @@ static int supervise(launch *l)
     return result;
 }
 
-/* Prefers a launcher in the folder of this program: a bundle includes that of its MPI. */
-static void use_bundled_launcher(tx_launch_settings *set, char *path, size_t size)
+/* The default launcher: one in the folder of this program, since a bundle includes that of its MPI, or that of PATH. */
+static void choose_launcher(tx_launch_settings *set, char *path, size_t size)
 {
-    if (set->launcher == defaults.launcher && !tx_process_beside(set->launcher, path, size) && access(path, X_OK) == 0)
-        set->launcher = path;
+    if (!set->launcher)
+        set->launcher =
+            !tx_process_beside(TX_MPI_LAUNCHER, path, size) && access(path, X_OK) == 0 ? path : TX_MPI_LAUNCHER;
 }
 
 int main(int argc, char **argv)
@@ -326,7 +326,7 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[1], TX_LAUNCH_AGENT) == 0)
         return tx_launch_agent((const char **)argv + 2);
     int status = tx_options_parse(&program, argc, argv, &set);
-    use_bundled_launcher(&set, own, sizeof own);
+    choose_launcher(&set, own, sizeof own);
     if (status == TX_GO_ON)
         status = check(&set);
     if (status != TX_GO_ON)

@@ -20,11 +20,12 @@ static const struct {
 };
 enum { CHOICES = sizeof choices / sizeof choices[0], STANDARD_BATCH = 8 /* of txtrain */ };
 
-/* The largest batch that fits, at most STANDARD_BATCH; 0 if none does. */
+/* The largest batch that fits, at most that of the table or STANDARD_BATCH; 0 if none does. */
 static int64_t batch_of(const tx_mem_table *t, const tx_mem_row *row)
 {
+    const int64_t most = t->most_rows ? t->most_rows : STANDARD_BATCH;
     int64_t batch = 0;
-    for (int b = 0; b < row->batches && INT64_C(1) << b <= STANDARD_BATCH; b++)
+    for (int b = 0; b < row->batches && INT64_C(1) << b <= most; b++)
         if (tx_memory_total(&row->memory[b]) <= t->memory)
             batch = INT64_C(1) << b;
     return batch;
@@ -58,6 +59,9 @@ bool tx_mem_advice(const tx_mem_table *t, char *text, size_t size)
         if (batch > 0) {
             snprintf(text, size, "%s%s%s%s--per_device_train_batch_size %d", choices[best].options,
                      i > 0 ? "--optim " : "", i > 0 ? optimizer : "", i > 0 ? " " : "", (int)batch);
+            if (t->most_rows > batch)
+                tx_list_add(text, size, " ", "--gradient_accumulation_steps %d",
+                            (int)((t->most_rows + batch - 1) / batch));
             return true;
         }
     }

@@ -3,6 +3,7 @@
 #include "tools/memory/txmem.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
     const char *word;
@@ -128,10 +129,11 @@ static tx_status fill_row(forecasts *s, int optimizer, tx_mem_row *row)
         row->batches = b + 1;
         fits = tx_memory_total(&forecast.memory) <= t->memory;
     }
-    /* The plan failed because one tensor exceeds the device's largest allocation. If that allocation is at least
-     * t->memory, the configuration does not fit; otherwise the device is too small for this table, which is an error.
+    /* The plan failed because one tensor exceeds the device's largest allocation. Larger batches do not fit then. If
+     * not even one row fits, although t->memory is larger, the device is too small for this table, which is an error.
      */
-    return status == TX_MEMORY && tx_forecaster_device(t->forecaster)->max_allocation >= t->memory ? TX_OK : status;
+    const bool large = row->batches > 0 || tx_forecaster_device(t->forecaster)->max_allocation >= t->memory;
+    return status == TX_MEMORY && large ? TX_OK : status;
 }
 
 static bool has_row(const tx_mem_table *t, tx_mem_precision precision, int optimizer)
@@ -178,6 +180,17 @@ static void copy_rows(tx_mem_table *t, tx_mem_precision precision)
         }
 }
 
+/* Removes the rows of other precisions and checkpointing levels than those that were chosen. */
+static void choose_rows(tx_mem_table *t)
+{
+    const int32_t rows = t->rows;
+    t->rows = 0;
+    for (int32_t i = 0; i < rows; i++)
+        if ((!t->precision || !strcmp(t->precision, t->row[i].precision)) &&
+            (!t->checkpointing || !strcmp(t->checkpointing, t->row[i].checkpointing)))
+            t->row[t->rows++] = t->row[i];
+}
+
 tx_status tx_mem_fill(tx_mem_table *t)
 {
     t->row = calloc((size_t)TX_MEM_PRECISIONS * CHECKPOINTINGS * (size_t)optimizer_count(), sizeof *t->row);
@@ -192,5 +205,6 @@ tx_status tx_mem_fill(tx_mem_table *t)
              checkpointing++)
             status = fill_group(t, p, checkpointing);
     }
+    choose_rows(t);
     return status;
 }

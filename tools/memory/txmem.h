@@ -42,7 +42,9 @@ typedef struct tx_mem_table {
     int32_t zero_stage;
     int64_t eval_rows, text, beams; /* as in tx_forecast_options */
     bool writes;
-    uint32_t optimizers; /* a bit for each index of tx_optimizer_word */
+    uint32_t optimizers;                   /* a bit for each index of tx_optimizer_word */
+    const char *precision, *checkpointing; /* only rows with these words; NULL means all */
+    int64_t most_rows;                     /* of the advice; 0 means those of txtrain */
     tx_mem_row *row;
     int32_t rows;
 } tx_mem_table;
@@ -52,6 +54,19 @@ tx_status tx_mem_fill(tx_mem_table *table);
 /* Writes the options of txtrain for the preferred configuration that fits: "--bf16 --per_device_train_batch_size 4".
  * Another optimizer than the default is only chosen if the default does not fit. Returns false if nothing fits. */
 bool tx_mem_advice(const tx_mem_table *table, char *text, size_t size);
+/* The run that options of txtrain describe. */
+typedef struct tx_mem_run {
+    const char *precision, *checkpointing;     /* words of the table; NULL if no option chooses them */
+    int64_t rows;                              /* --per_device_train_batch_size, or 0 */
+    char uncounted[512], without_effect[1024]; /* names of options, separated by commas */
+} tx_mem_run;
+/* Copies options of txtrain that txmem has, too, to `own`, unless they were given there. */
+tx_status tx_mem_take(const tx_option_values *txtrain, tx_option_values *own, tx_mem_run *run);
+
+/* Stores the memory that a card of this name, such as "RTX 3090", leaves to a program, without what its driver and a
+ * desktop keep. Blanks, dashes and case do not matter. TX_NOT_FOUND names the cards. */
+tx_status tx_mem_card(const char *name, int64_t *bytes);
+
 /* The set with the first optimizer of each kind. */
 uint32_t tx_mem_all_optimizers(void);
 

@@ -23,7 +23,9 @@ static inline tx_status tx_plan_generation(tx_engine *engine, const tx_config *c
     tx_model *model = NULL;
     tx_slots *slots = NULL;
     tx_status status = tx_model_create(engine, &model);
-    TX_THEN(status, tx_slots_create(model, config, &(tx_slots_options){1, 1024, 512, 1, 0, false}, &slots));
+    TX_THEN(status,
+            tx_slots_create(model, config, &(tx_slots_options){.count = 1, .context = 1024, .prompt = 512, .beams = 1},
+                            &slots));
     tx_slots_free(slots);
     tx_model_free(model);
     return status;

@@ -14,7 +14,8 @@
  *
  * Tiles run in waves over the units. The inner dimension is split into parts if that is faster; the partial sums are
  * then written and read once more. An epilogue with GELU or its gradient adds instructions outside of the loop, and its
- * extra operand is read or written once. With split parts, the summation hides these instructions. Each wave of tiles
+ * extra operand is read or written once. With split parts, the summation hides these instructions. Operands that are
+ * split into planes are read and written once more by kernels of their own. Each wave of tiles
  * reads its rows and columns from memory once, and results are written once.
  *
  * Attention by matrix units has the same model, with a step of a work-group (attention_loops.def) as the round. Powers

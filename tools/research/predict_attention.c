@@ -14,9 +14,9 @@ typedef struct loop {
 } loop;
 
 static const loop loops[] = {
-#define TX_ATTENTION_LOOP(pass, ...) {TX_ATTENTION_##pass, __VA_ARGS__},
+#define TX_STEP_LOOP(pass, ...) {TX_ATTENTION_##pass, __VA_ARGS__},
 #include "tools/research/attention_loops.def"
-#define TX_ATTENTION_LOOP(pass, ...) {TX_ATTENTION_##pass, __VA_ARGS__},
+#define TX_STEP_LOOP(pass, ...) {TX_ATTENTION_##pass, __VA_ARGS__},
 #include "tools/research/attention_loops_intel.def"
 };
 enum { LOOPS = sizeof loops / sizeof loops[0] };
@@ -28,12 +28,20 @@ static bool is_for(const loop *l, const tx_card *card)
            (strncmp(l->target, "sm_", 3) == 0 && strncmp(card->target, "sm_", 3) == 0);
 }
 
+static bool is_wgmma(const loop *l)
+{
+    return strncmp(l->form, "nvidia-wgmma", 12) == 0;
+}
+
+/* Returns the loop for the card, by wgmma if there is one and the card has it. */
 static const loop *find(const tx_card *card, tx_attention_pass pass, int64_t size)
 {
+    const loop *found = NULL;
     for (int i = 0; i < LOOPS; i++)
-        if (loops[i].pass == pass && (int64_t)loops[i].size == size && is_for(&loops[i], card))
-            return &loops[i];
-    return NULL;
+        if (loops[i].pass == pass && (int64_t)loops[i].size == size && is_for(&loops[i], card) &&
+            (!found || is_wgmma(&loops[i])) && (!is_wgmma(&loops[i]) || card->wgmma > 0.0))
+            found = &loops[i];
+    return found;
 }
 
 /* Returns the steps of all work-groups of a head with `tokens` tokens, and in `most` those of the largest work-group.
@@ -69,14 +77,17 @@ bool tx_predict_attention(const tx_card *card, tx_attention_pass pass, const tx_
     const double loaded = 2.0 * 2.0 * l->others * l->size; /* two operands of 16 bits */
     *p = (tx_predicted_attention){
         .form = l->form,
-        .clocks = {l->warps * l->done / (card->half * card->share), l->warps * l->issued / card->issue,
-                   l->warps * l->local * 128.0 / card->local,
+        .clocks = {l->warps * l->done / (card->half * (is_wgmma(l) ? card->wgmma : card->share)),
+                   l->warps * l->issued / card->issue, l->warps * l->local * 128.0 / card->local,
                    l->warps * l->lanes * l->powers * EXPONENTIALS / card->simt,
                    loaded * card->units * card->ghz / card->cache},
     };
     const double products_alone = l->warps * l->done / card->half; /* at the peak */
-    p->clocks[TX_ATTENTION_TERMS - 1] = (fmax(products_alone + p->clocks[1], card->latency) + TX_ROUND_CLOCKS) /
-                                        fmin(held, fmax(groups / card->units, 1.0));
+    /* wgmma runs during other instructions, except the scores of the first of two warpgroups: a quarter. */
+    const double alone =
+        is_wgmma(l) ? fmax(products_alone, p->clocks[1]) + 0.25 * products_alone : products_alone + p->clocks[1];
+    p->clocks[TX_ATTENTION_TERMS - 1] =
+        (fmax(alone, card->latency) + TX_ROUND_CLOCKS) / fmin(held, fmax(groups / card->units, 1.0));
     int worst = 0;
     for (int i = 1; i < TX_ATTENTION_TERMS; i++)
         worst = p->clocks[i] > p->clocks[worst] ? i : worst;

@@ -22,16 +22,28 @@ enum { LOOPS = sizeof loops / sizeof loops[0] };
 
 const char *const tx_operand_names[] = {"fp32", "tf32", "bf16"};
 
+/* True if work-groups are persistent: they compute several tiles one after the other (gemm_matrix.cl, GOES_ON). */
+static bool goes_on(const loop *l)
+{
+    return strncmp(l->provider, "nvidia-wgmma", 12) == 0;
+}
+
+/* Returns the planes of bf16 into which fp32 operands are split before the product, or 0. */
+static double planes_of(const loop *l)
+{
+    return !goes_on(l) || strcmp(l->type, "bf16") == 0 ? 0.0 : strcmp(l->type, "fp32") == 0 ? 3.0 : 2.0;
+}
+
 /* Returns the floating-point operations of a loop's kind per clock and unit: the peak, and in `share` the share of it
  * that libraries reach. */
 static double rate_of(const tx_card *card, const loop *l, double *share)
 {
-    *share = strncmp(l->provider, "nvidia-wgmma", 12) == 0 ? card->wgmma : card->share;
+    *share = goes_on(l) ? card->wgmma : card->share;
     if (strncmp(l->provider, "portable", 8) == 0) {
         *share = 1.0;
         return card->simt;
     }
-    if (strcmp(l->type, "bf16") == 0)
+    if (strcmp(l->type, "bf16") == 0 || goes_on(l))
         return card->half;
     return strcmp(l->type, "fp32") == 0 && card->fp32 > 0.0 ? card->fp32 : card->tf32;
 }
@@ -58,12 +70,6 @@ static int round_of(const tx_card *card, const loop *l, double operand_bytes, do
     for (int i = 1; i < TX_ROUND_TERMS; i++)
         most = clocks[i] > clocks[most] ? i : most;
     return most;
-}
-
-/* True if work-groups are persistent: they compute several tiles one after the other (gemm_matrix.cl, GOES_ON). */
-static bool goes_on(const loop *l)
-{
-    return strncmp(l->provider, "nvidia-wgmma", 12) == 0;
 }
 
 /* Returns an upper bound of the bytes that tiles read from memory in the order of gemm_place.cl. It assumes that
@@ -93,7 +99,8 @@ static double more_of(const loop *l, tx_epilogue epilogue)
 static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operands operands, double m, double n,
                                   double k, tx_epilogue epilogue, int64_t parts)
 {
-    const double bytes = operands == TX_IN_BF16 ? 2.0 : 4.0, gigahertz = 1e9 * card->ghz;
+    const double stored = operands == TX_IN_BF16 ? 2.0 : 4.0, planes = planes_of(l), gigahertz = 1e9 * card->ghz;
+    const double bytes = planes > 0.0 ? 2.0 * planes : stored;
     const double fit = tx_card_held(card, l->warps * l->lanes, l->registers, l->local_bytes);
     const double part = ceil(ceil(k / (double)parts) / l->terms), tiles = ceil(m / l->rows) * ceil(n / l->columns);
     const double waves = ceil(tiles * (double)parts / card->units);
@@ -104,11 +111,13 @@ static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operand
     const double ends = l->outside + (parts == 1 ? more_of(l, epilogue) : 0.0);
     const double beside = l->warps * ends / card->issue + wait;
     const double compute = (waves * (inside + beside / held) + TX_WAIT_CLOCKS - wait) / gigahertz;
-    const double results = m * n * bytes * (epilogue == TX_EPILOGUE_NONE ? 1.0 : 2.0);
+    const double results = m * n * stored * (epilogue == TX_EPILOGUE_NONE ? 1.0 : 2.0);
     const double moved = read_bytes(card, l, bytes, m, n, k) + results;
     const double through = moved / tx_card_bytes(card);
     const double join = parts > 1 ? 8.0 * (double)parts * m * n / tx_card_bytes(card) + TX_LAUNCH_GAP : 0.0;
-    tx_predicted p = {.seconds = fmax(compute, through) + join,
+    const double split =
+        planes > 0.0 ? (m + n) * k * (stored + bytes) / tx_card_bytes(card) + 2.0 * TX_LAUNCH_GAP : 0.0;
+    tx_predicted p = {.seconds = fmax(compute, through) + join + split,
                       .provider = l->provider,
                       .bound = tx_round_names[longest],
                       .parts = parts,

@@ -55,6 +55,7 @@ static const tx_search_settings defaults = {.trials = 20,
 
 static const tx_cli program = {
     .name = "txsearch",
+    .one_process = "start it without the launcher",
     .usage = "txsearch --search NAME=RANGE... --output_dir DIR [options] -- OPTIONS",
     .about =
         "Searches for the best hyperparameters. Each trial runs txtrain with other values of the searched options.\n"

@@ -11,16 +11,6 @@
 /* JSON has no infinity; OpenAI reports this for a probability of 0. */
 #define NO_CHANCE (-9999.0)
 
-tx_status serve_append(serve_bytes *to, const char *bytes, size_t size)
-{
-    TX_TRY(tx_array_reserve(&to->data, &to->room, to->size + size + 1, 1, "bytes of an answer"));
-    if (size)
-        memcpy(to->data + to->size, bytes, size);
-    to->size += size;
-    to->data[to->size] = 0;
-    return TX_OK;
-}
-
 /* ---- Errors --------------------------------------------------------------------------------------------- */
 
 tx_json *serve_error(int status, const char *message)
@@ -79,8 +69,6 @@ static size_t before_stops(serve_text *t, bool whole)
 static size_t showable(serve_text *t)
 {
     const serve_call *c = t->call;
-    if (t->finish)
-        return t->cut;
     size_t upto = before_stops(t, false);
     if (c->kind == SERVE_CHAT && t->answer.size) {
         const size_t held = tx_chat_held_back(c->server->chat, t->answer.data, t->answer.size);
@@ -195,20 +183,22 @@ static tx_status add_logprobs(serve_text *t, const tx_batch_token *token)
 
 /* ---- Objects -------------------------------------------------------------------------------------------- */
 
-/* Returns the unsent part of a text with its role, log-probabilities and reason of the end. */
-static tx_json *make_choice(serve_text *t, size_t upto)
+/* Returns the unsent part of a text with its log-probabilities and reason of the end. */
+static tx_json *make_choice(serve_text *t)
 {
     const serve_call *c = t->call;
-    const bool chat = c->kind == SERVE_CHAT, empty = c->stream && chat && upto == t->shown;
-    const char *key = !chat ? "text" : c->stream ? "delta" : "message", *role = t->greeted ? NULL : "assistant";
+    const bool chat = c->kind == SERVE_CHAT;
+    const char *key = !chat ? "text" : c->stream ? "delta" : "message";
+    tx_json *part = NULL, *logprobs = t->logprobs;
     char *text = NULL;
     size_t size = 0;
-    tx_status status = tx_utf8_replace(t->answer.data ? t->answer.data + t->shown : "", upto - t->shown, &text, &size);
-    tx_json *part = status || empty ? NULL : tx_json_pack("s%", text, size), *logprobs = t->logprobs;
-    if (chat && (part || empty))
-        part = tx_json_pack("{s:s*, s:o*}", "role", role, "content", part);
+    if (chat) {
+        part = serve_make_message(t);
+    } else if (!tx_utf8_replace(t->answer.data ? t->answer.data + t->shown : "", t->upto - t->shown, &text, &size)) {
+        part = tx_json_pack("s%", text, size);
+        t->shown = t->upto;
+    }
     free(text);
-    t->shown = upto;
     t->greeted = true;
     t->logprobs = NULL;
     return tx_json_pack("{s:I, s:o, s:o?, s:s?}", "index", t->index, key, part, "logprobs", logprobs, "finish_reason",
@@ -221,54 +211,39 @@ tx_json *serve_usage(const serve_call *c)
                         "total_tokens", c->prompt_tokens + c->tokens);
 }
 
-/* Moves bytes to the output. */
-static tx_status put(serve_call *c, serve_bytes *created)
+/* Appends the items of /v1/responses, which has one text. */
+static tx_status write_response(serve_call *c, bool choice, bool ends)
 {
-    pthread_mutex_lock(&c->server->lock);
-    const serve_bytes old = c->out;
-    const tx_status status = old.size ? serve_append(&c->out, created->data, created->size) : TX_OK;
-    if (!old.size) {
-        c->out = *created;
-        *created = old;
-    }
-    if (c->flows)
-        c->server->wake(c);
-    pthread_mutex_unlock(&c->server->lock);
-    free(created->data);
-    return status;
-}
-
-tx_status serve_write(serve_call *c, tx_json *object)
-{
-    serve_bytes result = {0};
-    char *text = object ? tx_json_text(object, TX_JSON_LINE) : NULL;
-    tx_json_free(object);
-    tx_status status = text ? TX_OK : TX_MEMORY;
-    if (c->stream)
-        TX_THEN(status, serve_append(&result, "data: ", 6));
-    TX_THEN(status, serve_append(&result, text, strlen(text)));
-    TX_THEN(status, serve_append(&result, "\n\n", c->stream ? 2 : 1));
-    free(text);
-    if (!status)
-        return put(c, &result);
-    free(result.data);
-    return status;
+    tx_json *made = choice ? make_choice(c->text) : NULL;
+    tx_status status = choice && !made ? TX_MEMORY : TX_OK;
+    if (choice)
+        TX_THEN(status, serve_write_response(c, made));
+    tx_json_free(made);
+    return status || !ends ? status : serve_write_response(c, NULL);
 }
 
 /* Appends an answer or an event with the choices first..first+count-1 to the output. */
-static tx_status write_object(serve_call *c, int32_t first, int32_t count, size_t upto, bool usage)
+static tx_status write_object(serve_call *c, int32_t first, int32_t count, bool usage)
 {
     static const char *const names[2][2] = {{"text_completion", "text_completion"},
                                             {"chat.completion", "chat.completion.chunk"}};
+    if (c->asked)
+        return write_response(c, count > 0, usage);
     tx_json *choices = tx_json_array();
     for (int32_t i = first; i < first + count; i++)
-        if (tx_json_append(choices, make_choice(&c->text[i], c->stream ? upto : c->text[i].cut))) {
+        if (tx_json_append(choices, make_choice(&c->text[i]))) {
             tx_json_free(choices);
             return TX_MEMORY;
         }
     return serve_write(c, tx_json_pack("{s:s, s:s, s:I, s:s, s:o, s:o*}", "id", c->id, "object",
                                        names[c->kind][c->stream], "created", c->created, "model", c->server->name,
                                        "choices", choices, "usage", usage ? serve_usage(c) : NULL));
+}
+
+/* Appends an event with the unsent part of a text to the output. */
+static tx_status write_text(serve_text *t)
+{
+    return write_object(t->call, (int32_t)t->index, 1, false);
 }
 
 /* ---- Tokens --------------------------------------------------------------------------------------------- */
@@ -294,9 +269,11 @@ static tx_status add_bytes(serve_text *t, const tx_batch_token *token)
     } else {
         piece(t, token->id, true, &bytes, &size);
     }
-    const tx_status status = serve_append(&t->answer, bytes, size);
+    tx_status status = serve_append(&t->answer, bytes, size);
     for (size_t i = 0; i < size; i++)
         t->letters += ((unsigned char)bytes[i] & 0xC0) != 0x80;
+    if (t->parser && !size)
+        TX_THEN(status, serve_add_special(t, token->id));
     free(first);
     t->begin = token->prompt ? t->answer.size : t->begin;
     return status;
@@ -317,12 +294,20 @@ bool serve_add_token(serve_text *text, const tx_batch_token *token)
         status = add_logprobs(text, token);
     if (!end)
         TX_THEN(status, add_bytes(text, token));
-    const size_t upto = status || !c->stream ? 0 : showable(text);
-    if (c->stream && !status && (upto > text->shown || (!text->greeted && c->kind == SERVE_CHAT)))
-        status = write_object(c, (int32_t)text->index, 1, upto, false);
+    const bool chat = c->kind == SERVE_CHAT;
+    const size_t thought = text->part[TX_CHAT_THOUGHT].size, shown = text->shown;
+    text->upto = !status && (chat || c->stream) ? showable(text) : text->shown;
+    if (chat)
+        TX_THEN(status, serve_parse_answer(text, text->upto, write_text));
+    if (chat && text->shown > shown) { /* the tokens since then */
+        c->response.thoughts += text->part[TX_CHAT_THOUGHT].size > thought ? text->generated - text->parsed : 0;
+        text->parsed = text->generated;
+    }
+    if (c->stream && !status && (chat ? !text->greeted || serve_has_part(text) : text->upto > text->shown))
+        status = write_text(text);
     if (status)
         serve_fail(c, 500, tx_error());
-    return status == TX_OK;
+    return status == TX_OK && !text->done;
 }
 
 /* Completes the output of a call. */
@@ -330,9 +315,9 @@ static void complete(serve_call *c)
 {
     tx_status status = TX_OK;
     if (c->status < 400 && !c->stream && !c->inputs)
-        status = write_object(c, 0, c->count, 0, true);
-    if (c->status < 400 && c->stream && c->usage)
-        status = write_object(c, 0, 0, 0, true);
+        status = write_object(c, 0, c->count, true);
+    if (c->status < 400 && c->stream && (c->usage || c->asked))
+        status = write_object(c, 0, 0, true);
     if (status)
         serve_fail(c, 500, tx_error());
     if (c->status >= 400 && c->flows)
@@ -340,8 +325,8 @@ static void complete(serve_call *c)
     if (!c->status)
         c->status = 200;
     serve_bytes done = {0};
-    if (c->stream && !serve_append(&done, "data: [DONE]\n\n", 14))
-        put(c, &done);
+    if (c->stream && !c->asked && !serve_append(&done, "data: [DONE]\n\n", 14))
+        serve_put(c, &done);
 }
 
 void serve_end_text(serve_text *text, tx_batch_end end)
@@ -349,12 +334,14 @@ void serve_end_text(serve_text *text, tx_batch_end end)
     serve_call *c = text->call;
     if (end == TX_BATCH_FAILED)
         serve_fail(c, 500, tx_error());
-    text->cut = end == TX_BATCH_STOPPED ? before_stops(text, true) : text->answer.size;
-    if (c->kind == SERVE_CHAT && text->answer.size)
-        text->cut = tx_chat_trim(c->server->chat, text->answer.data, text->cut);
-    text->cut = text->cut > text->shown ? text->cut : text->shown;
+    text->upto = end == TX_BATCH_STOPPED ? before_stops(text, true) : text->answer.size;
+    text->upto = text->upto > text->shown ? text->upto : text->shown;
     text->finish = end == TX_BATCH_STOPPED ? "stop" : "length";
-    if (c->stream && c->status < 400 && write_object(c, (int32_t)text->index, 1, text->cut, false))
+    tx_status status =
+        c->kind == SERVE_CHAT && c->status < 400 ? serve_end_message(text, text->upto, end, write_text) : TX_OK;
+    if (c->stream && c->status < 400)
+        TX_THEN(status, write_text(text));
+    if (status)
         serve_fail(c, 500, tx_error());
     if (c->left == 1)
         complete(c);

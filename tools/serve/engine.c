@@ -43,6 +43,7 @@ static void on_end(void *context, tx_batch_end end)
     serve_text *text = context;
     serve_call *c = text->call;
     serve_server *s = c->server;
+    end = text->done && end == TX_BATCH_CANCELLED ? TX_BATCH_STOPPED : end;
     serve_end_text(text, end);
     pthread_mutex_lock(&s->lock);
     s->running--;

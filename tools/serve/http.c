@@ -160,8 +160,10 @@ static enum MHD_Result send_answer(exchange *e)
 static enum MHD_Result post_call(exchange *e)
 {
     serve_server *s = e->server;
-    static const serve_task tasks[] = {SERVE_GENERATE, SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION};
-    if ((serve_task)s->set->task != tasks[e->kind])
+#define X(name, id, tasks) tasks,
+    static const int tasks[] = {SERVE_KINDS(X)};
+#undef X
+    if (!(tasks[e->kind] & 1 << s->set->task))
         return send_error(e, 400, "the server runs another --task: this path does not fit its model");
     pthread_mutex_lock(&s->lock);
     const bool drains = s->drains, room = s->preparing < s->set->max_queue;
@@ -262,11 +264,16 @@ static const struct {
     {"GET", "/health", false, get_health, 0},
     {"GET", "/metrics", true, get_metrics, 0},
     {"GET", "/v1/models", true, get_models, 0},
-    {"GET", "/v1/models/*", true, get_models, 0},
     {"POST", "/v1/completions", true, post_call, SERVE_COMPLETION},
     {"POST", "/v1/chat/completions", true, post_call, SERVE_CHAT},
+    {"POST", "/v1/responses", true, post_call, SERVE_RESPONSE},
     {"POST", "/v1/embeddings", true, post_call, SERVE_EMBED},
     {"POST", "/v1/classify", true, post_call, SERVE_CLASSIFY},
+    {"POST", "/v1/rerank", true, post_call, SERVE_RERANK},
+    {"POST", "/rerank", true, post_call, SERVE_RERANK},
+    {"POST", "/tokenize", true, post_call, SERVE_TOKENIZE},
+    {"POST", "/detokenize", true, post_call, SERVE_DETOKENIZE},
+    {"GET", "/v1/models/*", true, get_models, 0},
 };
 enum { ROUTES = sizeof routes / sizeof routes[0] };
 

@@ -19,8 +19,12 @@ enum {
     IN_CHAT = 1 << SERVE_CHAT,
     IN_BOTH = IN_COMPLETION | IN_CHAT,
     IN_EMBED = 1 << SERVE_EMBED,
-    IN_ENCODERS = IN_EMBED | 1 << SERVE_CLASSIFY,
-    IN_ALL = IN_BOTH | IN_ENCODERS
+    IN_ENCODERS = IN_EMBED | 1 << SERVE_CLASSIFY | 1 << SERVE_RERANK,
+    IN_TOKENIZE = 1 << SERVE_TOKENIZE,
+    IN_CONTENT = 1 << SERVE_TOKENIZE_CONTENT,
+    IN_MESSAGES = IN_CHAT | 1 << SERVE_TOKENIZE_CHAT,
+    IN_RESPONSE = 1 << SERVE_RESPONSE,
+    IN_ALL = -1
 };
 
 /* The keys of bodies, with spaces between them, and those of generation. Keys without `only` are read, or cannot change
@@ -32,26 +36,41 @@ static const struct {
     int in;
     const char *only;
 } rows[] = {
-    {"model user metadata store service_tier prompt_cache_key prompt_cache_retention safety_identifier verbosity "
+    {"model user metadata service_tier prompt_cache_key prompt_cache_retention safety_identifier verbosity "
      "request_id priority cache_prompt",
      IN_ALL, NULL},
-    {"input", IN_ENCODERS, NULL},
+    {"store", ~IN_RESPONSE, NULL},
+    {"input", IN_RESPONSE | IN_EMBED | 1 << SERVE_CLASSIFY, NULL},
+    {"query documents top_n return_documents", 1 << SERVE_RERANK, NULL},
     {"encoding_format dimensions", IN_EMBED, NULL},
-    {"prompt echo", IN_COMPLETION, NULL},
-#define SETTING(KIND, name, initial, least, most, choices, key, ...) {key, IN_BOTH, NULL},
+    {"prompt", IN_COMPLETION | IN_TOKENIZE, NULL},
+    {"echo", IN_COMPLETION, NULL},
+    {"add_special_tokens", IN_TOKENIZE, NULL},
+    {"content add_special parse_special", IN_CONTENT, NULL},
+    {"with_pieces", IN_CONTENT, EMPTY},
+    {"return_token_strs", IN_TOKENIZE | IN_MESSAGES, EMPTY},
+    {"tokens", 1 << SERVE_DETOKENIZE, NULL},
+#define SETTING(KIND, name, initial, least, most, choices, key, ...) {key, IN_BOTH | IN_RESPONSE, NULL},
 #include "tx_generation.def"
-    {"seed n best_of stop stream stream_options logprobs response_format", IN_BOTH, NULL},
-    {"messages tools tool_choice parallel_tool_calls function_call documents chat_template_kwargs reasoning_effort "
-     "add_generation_prompt continue_final_message max_completion_tokens top_logprobs",
-     IN_CHAT, NULL},
-    {"suffix frequency_penalty presence_penalty logit_bias min_p top_a mirostat use_beam_search early_stopping "
-     "ignore_eos stop_token_ids include_stop_str_in_output bad_words prompt_logprobs functions grammar guided_json "
-     "guided_regex guided_choice",
+    {"seed stop logit_bias stream", IN_BOTH | IN_RESPONSE, NULL},
+    {"instructions max_output_tokens text reasoning", IN_RESPONSE, NULL},
+    {"tools tool_choice parallel_tool_calls chat_template_kwargs", IN_RESPONSE, NULL},
+    {"store previous_response_id conversation background include prompt max_tool_calls top_logprobs stream_options",
+     IN_RESPONSE, EMPTY},
+    {"truncation", IN_RESPONSE, "\"disabled\""},
+    {"n best_of stream_options logprobs response_format json_schema guided_json "
+     "guided_regex guided_choice guided_grammar grammar",
+     IN_BOTH, NULL},
+    {"messages tools documents chat_template_kwargs reasoning_effort add_generation_prompt continue_final_message",
+     IN_MESSAGES, NULL},
+    {"tool_choice parallel_tool_calls function_call max_completion_tokens top_logprobs", IN_CHAT, NULL},
+    {"suffix top_a mirostat dry_multiplier use_beam_search early_stopping "
+     "ignore_eos stop_token_ids include_stop_str_in_output bad_words prompt_logprobs functions",
      IN_BOTH, EMPTY},
-    {"length_penalty repeat_penalty typical_p tfs_z", IN_BOTH, "1"},
+    {"length_penalty repeat_penalty tfs_z", IN_BOTH, "1"},
     {"skip_special_tokens spaces_between_special_tokens", IN_BOTH, "true"},
     {"add_special_tokens", IN_COMPLETION, "true"},
-    {"add_special_tokens", IN_CHAT, "false"},
+    {"add_special_tokens", IN_MESSAGES, "false"},
     {"modalities", IN_CHAT, "[\"text\"]"},
 };
 
@@ -139,6 +158,31 @@ static tx_status read_stops(serve_call *c)
     return TX_OK;
 }
 
+/* "logit_bias": {"50256": -100} */
+static tx_status read_bias(serve_call *c)
+{
+    tx_json *biases = NULL;
+    if (!tx_json_has(c->body, "logit_bias"))
+        return TX_OK;
+    TX_TRY(tx_json_get(c->body, "logit_bias", TX_JSON_OBJECT, &biases));
+    if (tx_json_size(biases) > SERVE_BIASES)
+        return tx_fail(TX_INVALID, "logit_bias: %zu ids; at most %d are supported", tx_json_size(biases), SERVE_BIASES);
+    c->bias = calloc(tx_json_size(biases) + 1, sizeof *c->bias);
+    if (!c->bias)
+        return tx_fail(TX_MEMORY, "out of memory");
+    c->how.logit_bias = c->bias;
+    for (void *m = tx_json_first(biases); m; m = tx_json_next(biases, m)) {
+        char *end = NULL;
+        double bias = 0.0;
+        const long long id = strtoll(tx_json_key(m), &end, 10);
+        if (end == tx_json_key(m) || *end || id < 0 || id >= tx_lm_vocab_size(c->server->lm))
+            return tx_fail(TX_INVALID, "logit_bias: %.40s is no id of the vocabulary", tx_json_key(m));
+        TX_TRY(tx_json_as_number(tx_json_value(m), "logit_bias", -100, 100, &bias));
+        c->bias[c->how.bias_count++] = (tx_logit_bias){(int32_t)id, (float)bias};
+    }
+    return TX_OK;
+}
+
 static tx_status read_logprobs(serve_call *c)
 {
     int64_t top = 0;
@@ -182,6 +226,8 @@ static tx_status read_settings(serve_call *c, int64_t *texts)
     }
     how->do_sample = how->temperature > 0.0;
     TX_TRY(read_stops(c));
+    TX_TRY(read_bias(c));
+    TX_TRY(serve_read_grammar(c));
     TX_TRY(read_logprobs(c));
     return tx_generation_check(how);
 }
@@ -189,7 +235,7 @@ static tx_status read_settings(serve_call *c, int64_t *texts)
 static tx_status read_options(serve_call *c)
 {
     tx_json *options = NULL;
-    const char *model = c->server->name, *type = "text", *choice = "auto";
+    const char *model = c->server->name;
     TX_TRY(TX_JSON_OPTIONAL(string, c->body, "model", &model));
     c->status = strcmp(model, c->server->name) == 0 ? 0 : 404;
     if (c->status)
@@ -198,17 +244,6 @@ static tx_status read_options(serve_call *c)
         TX_TRY(tx_json_get(c->body, "stream_options", TX_JSON_OBJECT, &options));
         TX_TRY(TX_JSON_OPTIONAL(bool, options, "include_usage", &c->usage));
     }
-    if (tx_json_has(c->body, "response_format")) {
-        TX_TRY(tx_json_get(c->body, "response_format", TX_JSON_OBJECT, &options));
-        TX_TRY(tx_json_get_string(options, "type", &type));
-    }
-    if (tx_json_type_of(tx_json_find(c->body, "tool_choice")) == TX_JSON_OBJECT)
-        return tx_fail(TX_INVALID, "a named tool_choice is not supported: use auto or none");
-    TX_TRY(TX_JSON_OPTIONAL(string, c->body, "tool_choice", &choice));
-    if (strcmp(type, "text") != 0)
-        return tx_fail(TX_INVALID, "response_format %.40s is not supported: use text", type);
-    if (strcmp(choice, "auto") != 0 && strcmp(choice, "none") != 0)
-        return tx_fail(TX_INVALID, "tool_choice %.40s is not supported: use auto or none", choice);
     return TX_OK;
 }
 
@@ -226,84 +261,7 @@ static tx_status read_prompt(serve_call *c, const tx_json *prompt, tx_ids *ids)
     }
     if (tx_json_type_of(prompt) != TX_JSON_ARRAY || !tx_json_size(prompt))
         return tx_fail(TX_INVALID, "prompt: give a text, ids, or an array of texts or of arrays of ids");
-    TX_TRY(tx_ids_reserve(ids, tx_json_size(prompt)));
-    for (size_t i = 0; i < tx_json_size(prompt); i++) {
-        int64_t id;
-        TX_TRY(tx_json_as_int(tx_json_at(prompt, i), "prompt", 0, tx_lm_vocab_size(c->server->lm) - 1, &id));
-        ids->id[ids->count++] = (int32_t)id;
-    }
-    return TX_OK;
-}
-
-/* Checks tools before they are rendered. */
-static tx_status check_tools(const tx_json *tools)
-{
-    if (tx_json_type_of(tools) != TX_JSON_ARRAY)
-        return tx_fail(TX_INVALID, "expected an array");
-    for (size_t i = 0; i < tx_json_size(tools); i++) {
-        const char *text = "function";
-        tx_json *function = NULL;
-        tx_status status = tx_json_type_of(tx_json_at(tools, i)) == TX_JSON_OBJECT
-                               ? TX_JSON_OPTIONAL(string, tx_json_at(tools, i), "type", &text)
-                               : tx_fail(TX_INVALID, "expected an object");
-        if (!status && strcmp(text, "function") != 0)
-            status = tx_fail(TX_INVALID, "type %.40s is not supported: use function", text);
-        TX_THEN(status, tx_json_get(tx_json_at(tools, i), "function", TX_JSON_OBJECT, &function));
-        TX_THEN(status, tx_json_get_string(function, "name", &text));
-        TX_TRY(tx_fail_in(status, "tool %zu", i + 1));
-    }
-    return TX_OK;
-}
-
-/* Reads the variables of the template, and the end of the prompt. */
-static tx_status read_variables(const serve_call *c, tx_conversation *said)
-{
-    bool asks = true, continues = false;
-    tx_json *variables = NULL;
-    if (tx_json_has(c->body, "reasoning_effort"))
-        TX_TRY(tx_json_set(said->said, "reasoning_effort", tx_json_copy(tx_json_find(c->body, "reasoning_effort"))));
-    if (tx_json_has(c->body, "chat_template_kwargs"))
-        TX_TRY(tx_json_get(c->body, "chat_template_kwargs", TX_JSON_OBJECT, &variables));
-    for (void *i = tx_json_first(variables); i; i = tx_json_next(variables, i))
-        if (!tx_chat_reads(c->server->chat, tx_json_key(i)))
-            return tx_fail(TX_INVALID, "chat_template_kwargs: the chat template does not read %.60s", tx_json_key(i));
-    TX_TRY(tx_conversation_set(said, variables));
-    TX_TRY(TX_JSON_OPTIONAL(bool, c->body, "continue_final_message", &continues));
-    asks = !continues;
-    TX_TRY(TX_JSON_OPTIONAL(bool, c->body, "add_generation_prompt", &asks));
-    if (asks && continues)
-        return tx_fail(TX_INVALID, "continue_final_message and add_generation_prompt exclude each other");
-    said->suffix = continues ? TX_CHAT_CONTINUE_FINAL : asks ? TX_CHAT_GENERATION_PROMPT : TX_CHAT_NO_SUFFIX;
-    return TX_OK;
-}
-
-static tx_status read_conversation(serve_call *c, tx_ids *ids)
-{
-    const char *choice = "auto";
-    int32_t end;
-    tx_json *messages, *tools = tx_json_find(c->body, "tools"), *documents = tx_json_find(c->body, "documents");
-    tx_conversation said = {0};
-    if (!c->server->chat)
-        return tx_fail(TX_INVALID,
-                       "the model has no chat template that TX can use: use /v1/completions, or start txserve with "
-                       "--chat_template");
-    const char *text = tx_chat_end(c->server->chat, &end);
-    TX_TRY(tx_json_get(c->body, "messages", TX_JSON_ARRAY, &messages));
-    TX_TRY(TX_JSON_OPTIONAL(string, c->body, "tool_choice", &choice));
-    if (!tx_json_has(c->body, "tools") || tx_json_is_empty(tools) || strcmp(choice, "none") == 0)
-        tools = NULL;
-    if (tools)
-        TX_TRY(tx_fail_in(check_tools(tools), "tools"));
-    tx_json *object = tx_json_pack("{s:O, s:O*, s:O*}", "messages", messages, "tools", tools, "documents", documents);
-    tx_status status = object ? tx_conversation_read(object, false, &said) : TX_MEMORY;
-    tx_json_free(object);
-    TX_THEN(status, tx_json_set_null(c->body, "messages")); /* `said` has a copy */
-    TX_THEN(status, tx_json_set_null(c->body, "tools"));
-    TX_THEN(status, read_variables(c, &said));
-    TX_THEN(status, tx_chat_prompt(c->server->chat, c->encoder, &said, ids));
-    TX_THEN(status, tx_generation_add_end(&c->how, end, text, c->stop)); /* read_stops left room for it */
-    tx_conversation_free(&said);
-    return status;
+    return serve_read_ids(prompt, "prompt", tx_lm_vocab_size(c->server->lm), ids);
 }
 
 /* ---- Calls ---------------------------------------------------------------------------------------------- */
@@ -328,6 +286,8 @@ static tx_status add_texts(serve_call *c, const tx_ids *ids, int64_t copies)
         t->index = c->count++;
         t->count = (int64_t)ids->count;
         t->sample = (uint64_t)k;
+        if (c->kind == SERVE_CHAT)
+            TX_TRY(serve_begin_message(t));
     }
     c->prompt_tokens += (int64_t)ids->count;
     return TX_OK;
@@ -347,63 +307,12 @@ static tx_status read_texts(serve_call *c, int64_t copies)
     tx_status status = c->text ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
     for (size_t i = 0; i < count && !status; i++) {
         tx_ids ids = {0};
-        status = c->kind == SERVE_CHAT ? read_conversation(c, &ids)
+        status = c->kind == SERVE_CHAT ? serve_read_conversation(c, &ids)
                                        : read_prompt(c, list ? tx_json_at(prompt, i) : prompt, &ids);
         TX_THEN(status, add_texts(c, &ids, copies));
         free(ids.id);
     }
     return status;
-}
-
-/* Reads the ids of an input. */
-static tx_status read_ids(const tx_json *list, tx_text_input *to)
-{
-    int32_t *ids = malloc(tx_json_size(list) * sizeof *ids);
-    to->ids = ids;
-    to->size = tx_json_size(list);
-    for (size_t i = 0; i < to->size; i++) {
-        int64_t id = 0;
-        if (!ids)
-            return tx_fail(TX_MEMORY, "out of memory");
-        TX_TRY(tx_json_as_int(tx_json_at(list, i), "input", 0, INT32_MAX, &id));
-        ids[i] = (int32_t)id;
-    }
-    return TX_OK;
-}
-
-/* The inputs of an encoder: a text, ids, or an array of them. The body owns the texts. */
-static tx_status read_inputs(serve_call *c)
-{
-    const tx_json *input = tx_json_find(c->body, "input");
-    const tx_json_type first = tx_json_type_of(tx_json_at(input, 0));
-    const bool list = tx_json_type_of(input) == TX_JSON_ARRAY && first != TX_JSON_INTEGER;
-    const size_t count = list ? tx_json_size(input) : 1;
-    const char *format = "float";
-    if (count < 1 || count > SERVE_INPUTS)
-        return tx_fail(TX_INVALID, "input: %zu texts; a request may have 1 to %d", count, SERVE_INPUTS);
-    TX_TRY(TX_JSON_OPTIONAL(string, c->body, "encoding_format", &format));
-    c->base64 = strcmp(format, "base64") == 0;
-    if (!c->base64 && strcmp(format, "float") != 0)
-        return tx_fail(TX_INVALID, "encoding_format %.40s is not supported: use float or base64", format);
-    if (c->kind == SERVE_EMBED)
-        TX_TRY(TX_JSON_OPTIONAL(int, c->body, "dimensions", 1, tx_embedder_width(c->server->embedder), &c->dimensions));
-    c->input = calloc(count, sizeof *c->input);
-    c->text = calloc(1, sizeof *c->text);
-    if (!c->input || !c->text)
-        return tx_fail(TX_MEMORY, "out of memory");
-    c->inputs = (int64_t)count;
-    for (size_t i = 0; i < count; i++) {
-        tx_text_input *to = &c->input[i];
-        const tx_json *item = list ? tx_json_at(input, i) : input;
-        TX_TRY(tx_json_type_of(item) == TX_JSON_ARRAY && c->kind == SERVE_EMBED
-                   ? read_ids(item, to)
-                   : tx_json_as_text(item, "input", &to->text, &to->size));
-        if (!to->size)
-            return tx_fail(TX_INVALID, "input %zu is empty", i);
-    }
-    c->text->call = c;
-    c->count = 1;
-    return TX_OK;
 }
 
 int serve_parse(serve_call *c)
@@ -415,10 +324,18 @@ int serve_parse(serve_call *c)
     c->raw = (serve_bytes){0};
     if (!status && tx_json_type_of(c->body) != TX_JSON_OBJECT)
         status = tx_fail(TX_INVALID, "the body is not a JSON object");
+    if (c->kind == SERVE_TOKENIZE && tx_json_has(c->body, "messages"))
+        c->kind = SERVE_TOKENIZE_CHAT;
+    else if (c->kind == SERVE_TOKENIZE && tx_json_has(c->body, "content"))
+        c->kind = SERVE_TOKENIZE_CONTENT;
     TX_THEN(status, check_keys(c->body, c->kind));
+    if (c->kind == SERVE_RESPONSE)
+        TX_THEN(status, serve_read_response(c));
     TX_THEN(status, read_options(c));
-    if (c->kind == SERVE_EMBED || c->kind == SERVE_CLASSIFY) {
-        TX_THEN(status, read_inputs(c));
+    if (1 << c->kind & IN_ENCODERS) {
+        TX_THEN(status, serve_read_inputs(c));
+    } else if (!(1 << c->kind & IN_BOTH)) {
+        TX_THEN(status, c->kind == SERVE_DETOKENIZE ? serve_detokenize(c) : serve_tokenize(c));
     } else {
         TX_THEN(status, read_settings(c, &copies));
         TX_THEN(status, read_texts(c, copies));

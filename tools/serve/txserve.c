@@ -30,6 +30,8 @@ static const tx_option options[] = {
      .help =
          "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, a .jinja file, or its "
          "text; default: the model's own"},
+    {TX_OPTION_CHOICE, "reasoning_format", AT(reasoning_format), .choices = "auto|none",
+     .help = "auto gives thoughts, as the chat template marks them, as reasoning_content; none leaves them in content"},
     {TX_OPTION_TEXT, "served_model_name", AT(served_model_name), .choices = "NAME",
      .help = "name of the model in requests; default: the last part of --model"},
     {TX_OPTION_HEADING, .help = "server"},
@@ -138,6 +140,7 @@ static tx_status open_model(serve_server *s)
         return open_encoder(s, &lm);
     TX_TRY(tx_lm_open(&lm, &s->lm));
     TX_TRY(tx_lm_tokenizer(s->lm, &s->tokenizer));
+    TX_TRY(tx_vocabulary_create(s->tokenizer, &s->vocabulary));
     const tx_status status = tx_chat_create(set->chat_template, s->tokenizer, &report, &s->chat);
     if (status && set->chat_template)
         return status;
@@ -235,6 +238,7 @@ static int run(const serve_settings *set)
     tx_embedder_free(s.embedder);
     tx_classifier_free(s.classifier);
     tx_chat_free(s.chat);
+    tx_vocabulary_free(s.vocabulary);
     tx_lm_free(s.lm);
     tx_alive_stop(s.alive);
     free(s.keys);

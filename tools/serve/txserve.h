@@ -17,12 +17,20 @@
 #include "tx_batch.h"
 #include "tx_chat.h"
 #include "tx_classify.h"
+#include "tx_grammar.h"
 
 #include <pthread.h>
 
-/* The largest numbers of stop strings, of their bytes, of texts, and of inputs of encoders, of a request; the number of
- * worker threads. */
-enum { SERVE_STOPS = 17, SERVE_STOP_BYTES = 512, SERVE_TEXTS = 128, SERVE_INPUTS = 2048, SERVE_WORKERS = 2 };
+/* The largest numbers of stop strings, of their bytes, of texts, of inputs of encoders, and of biases, of a request;
+ * the number of worker threads. */
+enum {
+    SERVE_STOPS = 17,
+    SERVE_STOP_BYTES = 512,
+    SERVE_TEXTS = 128,
+    SERVE_INPUTS = 2048,
+    SERVE_BIASES = 1024,
+    SERVE_WORKERS = 2
+};
 
 /* The kinds of models, as --task names them. */
 typedef enum serve_task { SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION } serve_task;
@@ -30,7 +38,8 @@ typedef enum serve_task { SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION 
 typedef struct serve_settings {
     tx_lm_options lm; /* open_model sets the members without an option */
     const char *host, *api_key_file, *served_model_name, *chat_template, *allowed_hosts, *cors;
-    int32_t task; /* a serve_task */
+    int32_t task;             /* a serve_task */
+    int32_t reasoning_format; /* not 0 if thoughts stay in the content */
     int64_t port, slots, max_length, max_queue, max_body, max_connections, timeout;
 } serve_settings;
 
@@ -42,12 +51,31 @@ typedef struct serve_bytes {
     size_t size, room;
 } serve_bytes;
 
-typedef enum serve_kind { SERVE_COMPLETION, SERVE_CHAT, SERVE_EMBED, SERVE_CLASSIFY } serve_kind;
+/* The kinds of calls: X(NAME, begin of ids, models that answer it as bits of serve_task). /tokenize has three forms. */
+#define SERVE_KINDS(X)                                                    \
+    X(COMPLETION, "cmpl", 1 << SERVE_GENERATE)                            \
+    X(CHAT, "chatcmpl", 1 << SERVE_GENERATE)                              \
+    X(RESPONSE, "resp", 1 << SERVE_GENERATE)                              \
+    X(EMBED, "embd", 1 << SERVE_EMBEDDING)                                \
+    X(CLASSIFY, "classify", 1 << SERVE_CLASSIFICATION)                    \
+    X(RERANK, "rerank", 1 << SERVE_EMBEDDING | 1 << SERVE_CLASSIFICATION) \
+    X(TOKENIZE, "tokenize", 1 << SERVE_GENERATE)                          \
+    X(TOKENIZE_CONTENT, "tokenize", 1 << SERVE_GENERATE)                  \
+    X(TOKENIZE_CHAT, "tokenize", 1 << SERVE_GENERATE)                     \
+    X(DETOKENIZE, "detokenize", 1 << SERVE_GENERATE)
+
+typedef enum serve_kind {
+#define X(name, id, tasks) SERVE_##name,
+    SERVE_KINDS(X)
+#undef X
+} serve_kind;
 
 typedef struct serve_call serve_call;
+typedef struct serve_text serve_text;
+typedef tx_status (*serve_writer)(serve_text *text);
 
 /* A text of a call: choice `index` of its answer. */
-typedef struct serve_text {
+struct serve_text {
     serve_call *call;
     struct serve_text *next; /* in the queue */
     int64_t index;
@@ -55,21 +83,45 @@ typedef struct serve_text {
     int64_t count;
     uint64_t sample;
     serve_bytes answer;         /* bytes of the prompt, if it is echoed, and of the new tokens */
-    size_t begin, shown, cut;   /* in `answer`: the new tokens; bytes that are sent; the end of the text */
+    size_t begin, shown, upto;  /* in `answer`: the new tokens; bytes that are sent; and that can be sent */
     size_t clean[SERVE_STOPS];  /* in `answer`, for each stop string: it begins nowhere before */
     int64_t generated, letters; /* new tokens; characters before the next token */
     tx_json *logprobs;          /* not yet sent; or NULL */
     const char *finish;         /* the reason, or NULL while it runs */
     bool greeted;               /* the chunk with the role is sent */
-} serve_text;
+    /* In a chat: divides `answer` up to `shown`, and the special tokens that it lacks. */
+    tx_chat_parser *parser;
+    serve_writer write;
+    struct serve_special {
+        size_t at; /* in `answer` */
+        int32_t id;
+    } * special;
+    size_t specials, special_room, special_shown;
+    serve_bytes part[TX_CHAT_ARGUMENTS + 1]; /* of the message, by tx_chat_piece_kind, not yet sent */
+    tx_json *calls;                          /* not yet sent; or NULL */
+    int64_t call_count;
+    int64_t parsed; /* new tokens up to `shown` */
+    bool done;      /* the request wants no more than one call */
+    bool prefixed;  /* the parser has the call's prefix */
+};
+
+/* The answer of /v1/responses while it grows. */
+typedef struct serve_response {
+    tx_json *output;          /* the items; the last one is open unless `kind` is 0 */
+    int kind;                 /* of the open item */
+    serve_bytes text;         /* of the open item */
+    int64_t events, thoughts; /* events that are sent; tokens of thoughts */
+} serve_response;
 
 /* A request that is being answered. The connection, the worker and each text that has not ended own it together. */
 struct serve_call {
     struct serve_server *server;
     serve_call *next; /* in a list of the workers */
     serve_kind kind;
-    serve_bytes raw;     /* the body until it is parsed */
-    tx_json *body;       /* owns the stop strings */
+    serve_bytes raw; /* the body until it is parsed */
+    tx_json *body;   /* owns the stop strings */
+    tx_json *asked;  /* the body of /v1/responses without its input, if `body` is its translation; or NULL */
+    serve_response response;
     tx_encoder *encoder; /* of the worker */
     uint64_t number;
     char id[48];
@@ -79,10 +131,19 @@ struct serve_call {
     int32_t top, count, left, owners; /* texts; those that have not ended */
     const char *stop[SERVE_STOPS];
     tx_generation how;
+    tx_logit_bias *bias;        /* of `how` */
+    tx_grammar *grammar;        /* of `how`; or NULL */
+    const tx_json *tools;       /* in `body`; NULL leaves calls in the content */
+    bool one_call;              /* parallel_tool_calls is false */
+    const char *required;       /* a call of this tool is required; "" for any tool; NULL for none */
+    char *prefix;               /* begins the answer; or NULL */
+    size_t prefix_ids;          /* its tokens, which end the prompt */
     serve_text *text;           /* the call of an encoder is queued as one text */
     tx_text_input *input;       /* of an encoder */
     int64_t inputs, dimensions; /* numbers of an embedding; 0 for all */
     bool base64;                /* embeddings as base64 */
+    int64_t most;               /* documents in the answer of a rerank */
+    bool documents;             /* with their texts */
     int64_t prompt_tokens, tokens;
     void *connection; /* NULL once the client has left */
     int client;       /* its socket */
@@ -110,7 +171,8 @@ typedef struct serve_server {
     tx_embedder *embedder;     /* instead of `lm` and its parts with --task embed, */
     tx_classifier *classifier; /* or with --task classify */
     const tx_tokenizer *tokenizer;
-    tx_chat *chat; /* NULL if the model has no template */
+    tx_vocabulary *vocabulary; /* its tokens, for grammars */
+    tx_chat *chat;             /* NULL if the model has no template */
     char *name;
     int64_t context, created;
     char *keys; /* API keys, one a line; NULL without */
@@ -145,6 +207,33 @@ typedef struct serve_server {
 /* Parses the body of a call. Returns 0 or the HTTP status of an error, whose message is tx_error(). */
 int serve_parse(serve_call *call);
 
+/* ---- conversation.c: messages to prompts ------------------------------------------------------------------ */
+
+/* Renders the messages of a body, with its tools and variables, and appends the ids of the prompt. The caller frees
+ * ids->id. */
+tx_status serve_read_conversation(serve_call *call, tx_ids *ids);
+
+/* ---- responses.c, events.c: /v1/responses as chats ------------------------------------------------------- */
+
+/* Replaces the body of a call by that of a chat, and its kind. TX_INVALID, TX_FORMAT or TX_NOT_FOUND if it is invalid.
+ */
+tx_status serve_read_response(serve_call *call);
+/* Adds a choice of the chat, or its unsent part if the call streams, to the items; NULL completes the answer. */
+tx_status serve_write_response(serve_call *call, const tx_json *choice);
+
+/* ---- tokens.c: texts as ids ------------------------------------------------------------------------------ */
+
+/* Appends the ids of an array; each must be less than `limit`. `what` starts the messages. The caller frees ids->id. */
+tx_status serve_read_ids(const tx_json *list, const char *what, int64_t limit, tx_ids *ids);
+/* Write the answer of a call to its output. TX_INVALID, or TX_FORMAT, if the body is invalid. */
+tx_status serve_tokenize(serve_call *call);
+tx_status serve_detokenize(serve_call *call);
+
+/* ---- grammar.c: constraints of texts -------------------------------------------------------------------- */
+
+/* Reads the grammar or schema of a call, and compiles it into its settings. */
+tx_status serve_read_grammar(serve_call *call);
+
 /* ---- worker.c: threads that parse calls ------------------------------------------------------------------ */
 
 /* Makes a call of a body, which it takes, and queues it for the workers, with the lock. The connection owns it. Returns
@@ -171,12 +260,36 @@ void serve_end_text(serve_text *text, tx_batch_end end);
 /* An error as OpenAI's JSON, and the numbers of tokens. The caller frees them; NULL if memory runs out. */
 tx_json *serve_error(int status, const char *message);
 tx_json *serve_usage(const serve_call *call);
+
+/* ---- output.c: bytes of answers --------------------------------------------------------------------------- */
+
+tx_status serve_append(serve_bytes *to, const char *bytes, size_t size);
+/* Moves bytes to the output of a call. */
+tx_status serve_put(serve_call *call, serve_bytes *bytes);
 /* Appends an answer or an event to the output, and frees the object. NULL is an object that could not be made. */
 tx_status serve_write(serve_call *call, tx_json *object);
-tx_status serve_append(serve_bytes *to, const char *bytes, size_t size);
+
+/* ---- message.c: the messages of chats --------------------------------------------------------------------- */
+
+/* Prepares a text whose prompt is known, and frees what belongs to its message. */
+tx_status serve_begin_message(serve_text *text);
+void serve_free_message(serve_text *text);
+/* Notes a special token, which is no part of the answer. */
+tx_status serve_add_special(serve_text *text, int32_t id);
+/* Parses the answer up to byte `upto`. In a stream `write` sends the unsent part before a call begins. */
+tx_status serve_parse_answer(serve_text *text, size_t upto, serve_writer write);
+/* Parses the rest of an answer, whose end is at `upto`, and sets the reason. */
+tx_status serve_end_message(serve_text *text, size_t upto, tx_batch_end end, serve_writer write);
+/* Whether there is an unsent part. */
+bool serve_has_part(const serve_text *text);
+/* Returns the message, or its unsent part if the call streams. NULL if memory runs out. */
+tx_json *serve_make_message(serve_text *text);
 
 /* ---- encode.c: encoders ---------------------------------------------------------------------------------- */
 
+/* Reads the inputs of a call of an encoder. TX_INVALID, TX_FORMAT or TX_NOT_FOUND if they are invalid; TX_UNSUPPORTED
+ * if the model cannot rank. */
+tx_status serve_read_inputs(serve_call *call);
 /* Computes a call of an encoder and writes its answer. TX_INVALID if an input is invalid. */
 tx_status serve_encode(serve_call *call);
 

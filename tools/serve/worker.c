@@ -10,7 +10,9 @@
 
 serve_call *serve_submit(serve_server *s, serve_kind kind, serve_bytes *body)
 {
-    static const char *const names[] = {"cmpl", "chatcmpl", "embd", "classify"};
+#define X(name, id, tasks) id,
+    static const char *const names[] = {SERVE_KINDS(X)};
+#undef X
     serve_call *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
@@ -50,14 +52,21 @@ static void destroy(serve_call *call)
         free(call->text[i].ids);
         free(call->text[i].answer.data);
         tx_json_free(call->text[i].logprobs);
+        serve_free_message(&call->text[i]);
     }
     for (int64_t i = 0; i < call->inputs; i++)
         free((void *)(uintptr_t)call->input[i].ids);
     free(call->text);
+    free(call->bias);
+    free(call->prefix);
+    tx_grammar_free(call->grammar);
     free(call->input);
     free(call->out.data);
     free(call->raw.data);
     tx_json_free(call->body);
+    tx_json_free(call->asked);
+    tx_json_free(call->response.output);
+    free(call->response.text.data);
     free(call);
 }
 

@@ -86,8 +86,9 @@ static const settings defaults = {
 #define COMMAND(title, most, text)                                                                            \
     {                                                                                                         \
         .name = "txtok", .usage = "txtok " #title " --tokenizer DIR [FILE" most "] [options]", .about = text, \
-        .table = {TX_CLI_OPTIONS(title##_options)}, .values = &defaults, .operand = "FILE",                   \
-        .operands = offsetof(settings, files), .operands_most = sizeof most > 1 ? INT32_MAX : 1               \
+        .one_process = "start it without the launcher", .table = {TX_CLI_OPTIONS(title##_options)},           \
+        .values = &defaults, .operand = "FILE", .operands = offsetof(settings, files),                        \
+        .operands_most = sizeof most > 1 ? INT32_MAX : 1                                                      \
     }
 
 static const tx_cli programs[] = {

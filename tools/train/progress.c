@@ -59,12 +59,12 @@ static void on_note(void *context, const char *line)
     print_wrapped(line);
 }
 
-/* Prints the first step and then one every STEP_LINE_SECONDS, if there is no progress line. Log lines count as such. */
+/* Prints the first step and then one every few seconds, or every minute in a file, if there is no progress line. Log
+ * lines count as such. */
 static void print_step(tx_train_progress *p, const tx_run_step *s)
 {
-    enum { STEP_LINE_SECONDS = 9 };
-    const double now = tx_now();
-    if (p->steps++ > 0 && now - p->last_line < STEP_LINE_SECONDS)
+    const double now = tx_now(), pause = isatty(STDOUT_FILENO) ? 9 : 60;
+    if (p->steps++ > 0 && now - p->last_line < pause)
         return;
     printf("step %" PRId64 "/%" PRId64 "  loss %s  %.0f tokens/s\n", s->step, s->steps,
            figure(s->loss, 4, (char[FIGURE]){0}), s->tokens_per_second);
@@ -109,9 +109,24 @@ static void on_step(void *context, const tx_run_step *s)
         draw_bar(s);
 }
 
+/* Warns once if the loss is far above that of the first log line. */
+static void check_loss(tx_train_progress *p, double loss)
+{
+    enum { RISES = 100, LEAST = 1000 };
+    char text[160];
+    p->first_loss = p->logged ? p->first_loss : loss;
+    if (p->diverged || !(loss > LEAST && loss > RISES * p->first_loss))
+        return;
+    p->diverged = true;
+    snprintf(text, sizeof text, "the loss rose from %.4g to %.4g: the training diverges; lower --learning_rate",
+             p->first_loss, loss);
+    on_warning(p, text);
+}
+
 static void on_log(void *context, const tx_run_step *s, double loss)
 {
     tx_train_progress *p = context;
+    check_loss(p, loss);
     p->logged = s->step;
     p->steps++;
     p->last_line = tx_now();

@@ -14,6 +14,8 @@ typedef struct tx_train_progress {
     tx_job *job;
     bool line;             /* true if a progress line is drawn (standard error is a terminal) */
     int64_t steps, logged; /* number of reported steps; the last step that has a log line */
+    double first_loss;     /* of the first log line */
+    bool diverged;         /* whether the warning of a rising loss was printed */
     double last_line;      /* time of the last line, as tx_now */
     tx_alive *alive;       /* the thread that prints while the run is silent, or NULL */
 } tx_train_progress;

@@ -40,6 +40,7 @@ static const tx_option options[] = {
 
 static const tx_cli program = {
     .name = "txplot",
+    .one_process = "start it without the launcher",
     .usage = "txplot RUN... [-o FILE | --follow]",
     .about = "Draws training runs as one HTML page: loss, learning rate, gradient norm, speed.\n"
              "A RUN is an output_dir of txtrain or of transformers' Trainer, or its log.jsonl or trainer_state.json.\n"

@@ -165,7 +165,8 @@ class LmOptions(Structure):
                 ("batch_size", c_int64), ("dtype", c_char_p), ("warn", _warn), ("context", c_void_p),
                 ("adapter", c_char_p), ("load_in_4bit", c_bool), ("double_quant", c_bool), ("keep_cache", c_bool),
                 ("device_map", c_char_p), ("offload_params", c_int), ("offload_folder", c_char_p),
-                ("progress", c_void_p), ("assistant_model", c_char_p), ("cache_type", c_char_p)]
+                ("progress", c_void_p), ("assistant_model", c_char_p), ("cache_type", c_char_p),
+                ("ranks", c_void_p)]
 
 
 class Prompt(Structure):

@@ -21,9 +21,11 @@ RECORD = os.path.join(HERE, "../attention_loops.def")
 MUFU = 0x108
 
 
-def nvidia(what, width):
-    unit, _, local = nvidia_kind(1)(what, width)
-    return unit, int(what == MUFU), local
+def nvidia(columns):
+    def kind(what, width):
+        unit, _, local = nvidia_kind(1, columns)(what, width)
+        return unit, int(what == MUFU), local
+    return kind
 
 
 def amd(lanes):
@@ -37,13 +39,16 @@ def row_of(tools, texts, folder, work):
     form, target = work
     atom, lanes = form[2:4]
     program, function = attention_program(texts, form, target)
-    kind = amd(lanes) if target in AMD else nvidia
+    # The preferred forms by wgmma have as many keys in a step as elements in a head, the columns of their products. Of
+    # these, the second kind reads no own lines in local memory.
+    columns = form[5] if atom == "WGMMA" else 1
+    kind = amd(lanes) if target in AMD else nvidia(columns - 32)
     loops, count, path = machine_loops(tools, target, program, function, folder, kind)
     registers, _, spills, scratch, local = registers_of(tools, target, path, function)
     if spills or scratch:
         sys.exit(f"{program} for {target} spills")
     loop = max(loops, key=lambda body: sum(i[0] for i in body))
-    return row_text(form, target, registers, local, sum(i[0] for i in loop) * ATOMS[atom][1], len(loop),
+    return row_text(form, target, registers, local, sum(i[0] for i in loop) * ATOMS[atom][1] * columns, len(loop),
                     sum(i[2] for i in loop), sum(i[1] for i in loop), count - len(loop))
 
 
@@ -59,12 +64,12 @@ def row_text(form, target, registers, local, done, inside, clocks, exponentials,
     if done != expected(form):
         sys.exit(f"{name}, {kernel}, heads of {size} for {target}: a warp does {done} operations in a step instead of "
                  f"{expected(form)}")
-    return (f'TX_ATTENTION_LOOP({kernel}, "{name}", "{target}", {size}, {own}, {others}, {warps}, {lanes}, '
+    return (f'TX_STEP_LOOP({kernel}, "{name}", "{target}", {size}, {own}, {others}, {warps}, {lanes}, '
             f'{registers}, {local}, {done}, {inside}, {clocks:g}, {exponentials}, {outside})')
 
 
 FIELDS = """\
- *     TX_ATTENTION_LOOP(kernel, form, target, size, own, others, warps, lanes, registers, local_bytes, done, issued,
+ *     TX_STEP_LOOP(kernel, form, target, size, own, others, warps, lanes, registers, local_bytes, done, issued,
  *             local, powers, outside)
  *
  * `kernel`, `form`, `target`, `size`: the kernel and its head size.

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from inner_loop import AMD_ADDS, BITS_128, FFMA, LDGSTS, LDS, machine_loops
-from forms import product_program, product_work, registers_of
+from forms import planes_of, product_program, product_work, registers_of
 from targets import AMD, Programs, Tools, parallel, run, skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,6 +25,8 @@ RECORD = os.path.join(HERE, "../loops.def")
 CONFLICTS = {"gfx90a": {"00": 3.67, "01": 1.33, "10": 6.0}, "gfx942": {"00": 3.67, "01": 1.33, "10": 6.0},
              "gfx1100": {"00": 2.6, "01": 1.2, "10": 4.0}, "gfx1201": {"00": 4.33, "01": 2.0, "10": 6.67}}
 SWIZZLED = {"gfx1100": {"00": 1.3, "01": 1.0, "10": 1.6}}
+STEPS = {1: 1, 2: 3, 3: 6}  # products of planes (matrix_planes.cl); the inner loop has one of them, or all
+STEP = 4  # instructions of wgmma in a step
 HMMA, HGMMA, LDSM, STS = 0x03C, 0x1F0, 0x03B, 0x188
 
 
@@ -68,15 +70,18 @@ def row_of(tools, texts, folder, work):
     registers, _, spills, scratch, _ = registers_of(tools, target, path, kernel)
     if spills or scratch:
         sys.exit(f"{program} for {target} spills")
-    done = sum(i[unit] for i in loop) * flops[dtype]
-    terms = done // (2 * rows * columns // warps) // (3 if name.endswith("3xtf32") else 1)
-    local_clocks = sum(i[2] for i in loop)
+    planes, products = planes_of(form), 3 if name.endswith("3xtf32") else STEPS[planes_of(form)]
+    units = sum(i[0] for i in loop)
+    steps = STEPS[planes] * STEP // units if planes > 1 else 1
+    done = steps * sum(i[unit] for i in loop) * flops[dtype]
+    terms = done // (2 * rows * columns // warps) // products
+    local_clocks = sum(i[2] * (steps if i[0] or steps == 1 else planes) for i in loop)
     if name.startswith("amd"):
         local_clocks *= (SWIZZLED if "SWIZZLE" in form[3] else CONFLICTS).get(target, {}).get(transposes, 1)
     stages = re.search(r"-DSTAGES=(\d+)", form[3])
-    ahead = int(stages[1]) - 1 - ("WGMMA" in form[3]) if stages else 1  # as AHEAD in gemm_matrix.cl
+    ahead = int(stages[1]) - 1 - ("WGMMA" in form[3] and planes == 1) if stages else 1  # as AHEAD in gemm_matrix.cl
     return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, '
-            f'{registers}, {local}, {done}, {len(loop)}, {local_clocks:.5g}, {outside}, {gelu}, {slope}, '
+            f'{registers}, {local}, {done}, {steps * len(loop)}, {local_clocks:.5g}, {outside}, {gelu}, {slope}, '
             f'{ahead})')
 
 

@@ -113,6 +113,16 @@ static void test_aims(void **state)
     assert_string_equal(
         tx_predict_product(card_of("a100"), TX_IN_FP32, false, false, 8192, 8192, 8192, TX_EPILOGUE_NONE).provider,
         "nvidia-mma-3xtf32");
+    const char *planes[] = {"nvidia-wgmma-6xbf16", "nvidia-wgmma-3xbf16"};
+    for (int i = 0; i < 2; i++) { /* the 758 TFLOP/s of wgmma, by six or three products */
+        const tx_predicted p = tx_predict_provider(card_of("h100"), planes[i], i ? TX_IN_TF32 : TX_IN_FP32, false, true,
+                                                   16384, 3072, 3072, TX_EPILOGUE_NONE);
+        print_message("h100 %s: %.0f TFLOP/s, bound by %s\n", p.provider, p.tflops, p.bound);
+        assert_true(p.tflops >= (i ? 180.0 : 90.0) && p.tflops <= 758.0 / (i ? 3.0 : 6.0));
+    }
+    assert_string_equal(
+        tx_predict_product(card_of("h100"), TX_IN_FP32, false, true, 16384, 3072, 3072, TX_EPILOGUE_NONE).provider,
+        planes[0]);
     assert_string_equal(
         tx_predict_product(card_of("rtx4090"), TX_IN_FP32, false, false, 8192, 8192, 8192, TX_EPILOGUE_NONE).provider,
         "portable-tile-128x128x8");

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The ranks that divide a model. All of them compute the same texts, and rank 0 prints them. */
+#include "tools/generate/txgen.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int errors = -1; /* standard error of a rank that does not print */
+
+int32_t txgen_ranks(void)
+{
+    const char *variable = "";
+    const int32_t ranks = tx_launcher_ranks(&variable);
+    return ranks > 1 && strcmp(variable, "SLURM_NTASKS") != 0 ? ranks : 1;
+}
+
+void txgen_hush(void)
+{
+    const int nothing = txgen_ranks() > 1 && tx_launcher_rank() > 0 ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+    if (nothing < 0)
+        return;
+    errors = dup(STDERR_FILENO);
+    dup2(nothing, STDOUT_FILENO);
+    dup2(nothing, STDERR_FILENO);
+    close(nothing);
+}
+
+tx_status txgen_join(tx_comm **ranks)
+{
+    int32_t devices;
+    if (txgen_ranks() == 1)
+        return TX_OK;
+    TX_TRY(tx_device_count(&devices)); /* starts a child process, which is unsafe once MPI has registered memory */
+    return tx_comm_open(NULL, NULL, ranks);
+}
+
+int txgen_leave(tx_status status, tx_comm *ranks)
+{
+    if (!status && ranks)
+        tx_comm_close(ranks);
+    if (!status)
+        return 0;
+    if (errors >= 0) {
+        fflush(stderr);
+        nanosleep(&(struct timespec){.tv_sec = 3}, NULL);
+        dup2(errors, STDERR_FILENO);
+    }
+    return tx_complain(&txgen_program, TX_EXIT_FAILURE, "%s", tx_error());
+}
