@@ -50,6 +50,14 @@ def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def succeed(*command):
+    """Runs a program that must succeed, and returns its output."""
+    done = run(*command)
+    if done.returncode:
+        sys.exit(f"FAIL: {' '.join(command)}: {done.stderr}")
+    return done.stdout
+
+
 def txtok(program, command, folder, lines, *options):
     """Runs a command of txtok on JSON objects, one a line, and returns its results."""
     done = subprocess.run([program, command, "--jsonl", "--tokenizer", folder, *options],
@@ -95,12 +103,12 @@ def fit(optimizer, steps, loss_of, rate=None):
 
 def decayed(model, decay):
     """Groups of parameters as transformers' Trainer makes them: layer norms do not decay, nor do parameters whose names
-    contain "bias" or a norm."""
+    contain "bias" or a norm. Decay rates and skips of recurrent layers do not decay either (Mamba-2)."""
     import re
     import torch
     norms = {f"{n}.{k}" for n, m in model.named_modules() if isinstance(m, torch.nn.LayerNorm)
              for k, _ in m.named_parameters(recurse=False)}
-    other = [n in norms or bool(re.search(r"bias|layernorm|rmsnorm|(^|\.)norm($|\.)|_norm($|\.)", n.lower()))
-             for n, _ in model.named_parameters()]
+    names = re.compile(r"bias|layernorm|rmsnorm|(^|\.)norm($|\.)|_norm($|\.)|(^|\.)(a_log|d)$")
+    other = [n in norms or bool(names.search(n.lower())) for n, _ in model.named_parameters()]
     return [{"params": [p for p, o in zip(model.parameters(), other) if not o], "weight_decay": decay},
             {"params": [p for p, o in zip(model.parameters(), other) if o], "weight_decay": 0.0}]

@@ -23,7 +23,8 @@ BOUNDED = {
     "a counter of the depth, which fails beyond a constant": [
         "models/arrow/schema.c:add_(field|children)", "models/options/yaml.c:read_value",
         "models/files/(folder.c:(empty|remove_at)|splits.c:add_texts)", "models/parquet/(metadata.c:link_node|thrift.c:skip)",
-        "tx_jinja_(equal|find|evaluate|evaluate_filters|execute)", "models/jinja/text.c:write_(repr|json)",
+        "tx_jinja_(equal|find|evaluate|evaluate_filters|execute)", "models/grammar/syntax.c:parse_(group|alternatives)",
+        "models/grammar/schema_text.c:other_key", "models/jinja/text.c:write_(repr|json)",
         "models/jinja/expressions.c:parse_(unary|condition)", "models/jinja/statements.c:parse_(body|if)"],
     "the depth of a schema's columns, which TX_PQ_DEPTH limits": [
         "models/arrow/batch.c:read_column", "models/(arrow|parquet)/rows.c:write_(value|items|members|field)"],
@@ -49,7 +50,8 @@ BOUNDED = {
         "backends/opencl/runtime/text.c:write_source", "tx_hwloc_node"],
     "no call: the function only names another one or a table, or calls it after a failure": [
         r"models/arch/\w+.c:\w*(defaults\w*|t5)", r"tx_\w+_defaults", "tx_tokens_of_text", "comm.c:run",
-        "child.c:exec_child", "comm/leave.c:keep_files_open", r"backends/cpu/movement_\w+.c:embedding_rows?",
+        "child.c:exec_child", "comm/leave.c:keep_files_open", "models/grammar/syntax.c:add_complement",
+        r"backends/cpu/movement_\w+.c:embedding_rows?",
         "tx_escape"],
 }
 LINE = re.compile(r"^[0-9a-f]+ <(?P<function>\S+)>:$|"

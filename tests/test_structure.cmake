@@ -21,8 +21,8 @@ set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)|${extension_rows}")
 set(basics "${public}|api/graph/op\\.h")
 string(APPEND basics "|api/base/(arithmetic|blocks|grow|half|hash|file|clock|cores|memory_left|needs|number|thread")
 string(APPEND basics "|environment|drivers|gpus|rehearse)\\.h")
-set(contracts "backends/(backend|rng|rope|nf4|dynamic_map|experts|adafactor)\\.h|comm/comm\\.h")
-set(backend_basics "${basics}|backends/(backend|rng|rope|nf4|dynamic_map|experts|adafactor)\\.h")
+set(contracts "backends/(backend|rng|rope|nf4|q8|dynamic_map|experts|scan|adafactor)\\.h|comm/comm\\.h")
+set(backend_basics "${basics}|backends/(backend|rng|rope|nf4|q8|dynamic_map|experts|scan|adafactor)\\.h")
 set(opencl_core "backends/opencl/[a-z]+\\.def")
 foreach(folder attention gemm ops runtime)
     string(APPEND opencl_core "|backends/opencl/${folder}/")
@@ -30,7 +30,7 @@ endforeach()
 set(backend_rows "[a-z0-9_]+/[a-z0-9_]+\\.(def|cl)$") # of an extension
 set(comm_public "comm/(comm|watch|report|topology/(tx_topology|placement))\\.h")
 set(directions
-    "^api/base/|^((${public}|backends/(nf4|dynamic_map)\\.h)$|api/base/)"
+    "^api/base/|^((${public}|backends/(nf4|q8|dynamic_map)\\.h)$|api/base/)"
     "^api/model/|^((${public})$|${contracts}$|api/(base|model)/)"
     "^api/graph/|^((${public})$|${contracts}$|api/(base|model|graph)/)"
     "^api/passes/|^((${public})$|${contracts}$|api/(base|model|graph|parallel|passes)/)"
@@ -42,6 +42,8 @@ set(directions
     "^backends/tune/|^(${basics}|backends/backend\\.h|backends/tune/.*)$"
     "^backends/cpu/(${extensions})/|^((${backend_basics})$|backends/cpu/)"
     "^backends/cpu/|^((${backend_basics})$|backends/cpu/[a-z0-9_]+\\.|backends/cpu/${backend_rows})"
+    # These kernels are the C code of the encoders, compiled for the device.
+    "^backends/opencl/packed/[a-z_]+\\.cl$|^api/base/block_[a-z_]+\\.[ch]$"
     "^backends/opencl/(${extensions})/|^((${backend_basics})$|backends/opencl/|backends/tune/)"
     "^backends/opencl/|^((${backend_basics})$|${opencl_core}|backends/opencl/${backend_rows})"
     "^comm/topology/|^((${basics})$|comm/topology/)"

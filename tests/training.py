@@ -37,6 +37,29 @@ def adamw(model, rate):
     return torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
 
 
+def descend(model, folder, *, block, batch, steps, rate):
+    """Steps of SGD on the blocks of bytes of folder/text.txt, in the order that txtrain dumped to folder/order: their
+    losses, and norms of all gradients."""
+    import torch
+    with open(f"{folder}/text.txt", "rb") as file:
+        ids = torch.tensor(list(file.read()))
+    rows = ids[:len(ids) // block * block].reshape(-1, block)
+    with open(f"{folder}/order", encoding="utf-8") as file:
+        order = [int(line.split()[1]) for line in file]
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.SGD(weights, lr=rate)
+    losses, norms = [], []
+    for step in range(steps):
+        chosen = rows[order[step * batch:(step + 1) * batch]]
+        optimizer.zero_grad()
+        loss = model(input_ids=chosen, labels=chosen).loss
+        loss.backward()
+        losses.append(loss.item())
+        norms.append(torch.stack([w.grad.double().norm() for w in weights]).norm().item())
+        optimizer.step()
+    return losses, norms
+
+
 class Training:
     """A comparison called `name`, in folder `work`. Further options are txtrain's."""
 

@@ -97,10 +97,12 @@ static void test_refusals(void **state)
         {"{\"scale_attn_weights\": 1}", TX_FORMAT, "scale_attn_weights: expected true or false, found 1"},
         {"{\"activation_function\": \"relu\"}", TX_UNSUPPORTED, "\"relu\" is not one of gelu_new, gelu_pytorch_tanh"},
         {"{\"activation_function\": 3}", TX_FORMAT, "activation_function: expected a string"},
-        {"{\"model_type\": \"mamba\"}", TX_UNSUPPORTED,
-         "model_type: \"mamba\": TX has no such type; docs/reference/features.md lists all"},
+        {"{\"model_type\": \"rwkv\"}", TX_UNSUPPORTED,
+         "model_type: \"rwkv\": TX has no such type; docs/reference/features.md lists all"},
         {"{\"model_type\": \"bart\"}", TX_UNSUPPORTED, "no such type, but \"bert\"; docs"},
-        {"{\"model_type\": \"qwen3_next\"}", TX_UNSUPPORTED, "no such type, but \"qwen3\""},
+        {"{\"model_type\": \"qwen3_nexd\"}", TX_UNSUPPORTED, "no such type, but \"qwen3\""},
+        {"{\"model_type\": \"gemma4_text\"}", TX_UNSUPPORTED,
+         "no such type, because it lacks embeddings of each layer"},
         {"{\"architectures\": [\"BartForCausalLM\"]}", TX_UNSUPPORTED,
          "model_type is missing, and TX does not know the class BartForCausalLM"},
         {"{\"intermediate_size\": 64}", TX_FORMAT, "model_type is missing"},
@@ -214,12 +216,53 @@ static void test_mutations(void **state)
     assert_in_range(accepted, 1, MUTATIONS - 1);
 }
 
+/* Published configurations of models that also read images: the parameters of the text, as transformers counts them. */
+static void test_wrappers(void **state)
+{
+    static const known_size known[] = {
+        /* Gemma 3 4B has only sizes that differ from its class's. */
+        {"{\"model_type\": \"gemma3\", \"eos_token_id\": [1, 106], \"text_config\": {\"hidden_size\": 2560, "
+         "\"intermediate_size\": 10240, \"model_type\": \"gemma3_text\", \"num_hidden_layers\": 34, \"rope_scaling\": "
+         "{\"factor\": 8.0, \"rope_type\": \"linear\"}, \"sliding_window\": 1024}}",
+         3880263168},
+        /* The early form of Qwen2.5-VL 3B, whose text has no object of its own. */
+        {"{\"model_type\": \"qwen2_5_vl\", \"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], "
+         "\"hidden_size\": 2048, \"intermediate_size\": 11008, \"max_window_layers\": 70, \"num_attention_heads\": 16, "
+         "\"num_hidden_layers\": 36, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true, \"vocab_size\": "
+         "151936, "
+         "\"rope_scaling\": {\"type\": \"mrope\", \"mrope_section\": [16, 24, 24]}, \"vision_config\": {\"depth\": "
+         "32}}",
+         3085938688},
+        {"{\"model_type\": \"qwen3_vl\", \"tie_word_embeddings\": true, \"text_config\": {\"hidden_size\": 2048, "
+         "\"intermediate_size\": 6144, \"model_type\": \"qwen3_vl_text\", \"num_attention_heads\": 16, "
+         "\"num_hidden_layers\": 28, \"num_key_value_heads\": 8, \"rope_scaling\": {\"mrope_interleaved\": true, "
+         "\"mrope_section\": [24, 20, 20], \"rope_type\": \"default\"}, \"rope_theta\": 5000000}}",
+         1720574976},
+        {"{\"model_type\": \"llava\", \"text_config\": {\"architectures\": [\"LlamaForCausalLM\"], "
+         "\"rms_norm_eps\": 1e-05, \"vocab_size\": 32064}}",
+         6738939904},
+    };
+    tx_config *config;
+    tx_json *json;
+    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json");
+    check_sizes(known, sizeof known / sizeof known[0]);
+    assert_ok(read_text(known[1].text, &config)); /* without weights the text alone is saved */
+    assert_ok(tx_config_write(config, TX_F32, path));
+    assert_ok(tx_json_read(path, 1 << 20, &json));
+    assert_true(!tx_json_find(json, "vision_config") &&
+                !tx_json_find(tx_json_find(json, "rope_scaling"), "mrope_section"));
+    tx_json_free(json);
+    tx_config_free(config);
+    free(path);
+    remove_scratch(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_presets),   cmocka_unit_test(test_params),    cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_refusals),  cmocka_unit_test(test_rewriting), cmocka_unit_test(test_second_names),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_mutations), cmocka_unit_test(test_wrappers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,7 @@ static void run_layer(fixture *f, const layer *l, tx_dtype dtype, float y[N * C]
     experts.router = OF_ROUTER;
     experts.gate_up = OF_GATE_UP;
     experts.down = OF_DOWN;
-    experts.router_bias = experts.gate_up_bias = experts.down_bias = NO_BIAS;
+    experts.router_bias = experts.choice_bias = experts.gate_up_bias = experts.down_bias = NO_BIAS;
     stack.tokens = tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(2, N / 2));
     tx_tensor *out = tx_output(tx_stack_experts(&stack, tx_param(f->graph, "x", &x), &experts));
     tx_tensor *sum = tx_reduce(tx_mul(out, of_output), TX_REDUCE_SUM, TX_AXIS_ALL);
@@ -238,6 +238,9 @@ static void test_sizes(void **state)
         {"{\"model_type\": \"mixtral\"}", 46702792704},   /* 8x7B: transformers' defaults */
         {"{\"model_type\": \"qwen2_moe\"}", 14315784192}, /* Qwen1.5-MoE-A2.7B: the same */
         {"{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 48, \"head_dim\": 128}", 30532122624},
+        {"{\"model_type\": \"deepseek_v3\"}", 671026419200}, /* with the biases of choices */
+        {"{\"model_type\": \"glm4_moe_lite\"}", 29943393920},
+        {"{\"model_type\": \"ernie4_5_moe\"}", 21825437888},
     };
     tx_config *config;
     check_sizes(known, sizeof known / sizeof known[0]);

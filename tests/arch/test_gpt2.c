@@ -313,7 +313,7 @@ static void write_changed(const fixture *f, const char *path, const tx_change *c
         origin[count++] = 0;
     }
     tx_st_writer *writer;
-    assert_ok(tx_st_create(path, list, count, NULL, &writer));
+    assert_ok(tx_st_create(path, list, count, &writer));
     for (int32_t i = 0; i < count; i++)
         append(writer, change, origin[i], &list[i], list[i].name);
     assert_ok(tx_st_commit(writer));
@@ -375,7 +375,7 @@ static void test_wrong_files(void **state)
 
     /* Names are listed while there is space in the message, the others are counted. */
     tx_st_writer *writer;
-    assert_ok(tx_st_create(f->weights, NULL, 0, NULL, &writer));
+    assert_ok(tx_st_create(f->weights, NULL, 0, &writer));
     assert_ok(tx_st_commit(writer));
     assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_FORMAT,
                    "missing transformer.wte.weight, transformer.wpe.weight, ");
@@ -432,7 +432,7 @@ static void test_shards(void **state)
                              shards[s]);
         }
         char *path = tx_path_join(f->folder, shards[s]);
-        assert_ok(tx_st_create(path, list + first, end - first, NULL, &writer));
+        assert_ok(tx_st_create(path, list + first, end - first, &writer));
         for (int32_t p = first; p < end; p++)
             append(writer, &good, p, &list[p], list[p].name);
         assert_ok(tx_st_commit(writer));

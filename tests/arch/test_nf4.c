@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Frozen matrices in 4 bits: codes, stored bytes and values, valid writes and declarations, and gradients. The
+ * Frozen matrices in 4 and 8 bits: codes, stored bytes and values, valid writes and declarations, and gradients. The
  * gradients are compared with those through a dequantized copy. test_nf4 DEVICE */
 
+#include "api/base/blocks.h"
 #include "api/base/half.h"
 #include "api/packed/nf4.h"
 #include "tests/device_model.h"
 
-static const tx_dtype packed[] = {TX_NF4, TX_NF4_DOUBLE};
+static const tx_dtype packed[] = {TX_NF4, TX_NF4_DOUBLE, TX_Q8};
 
 /* Returns a number in -1 .. 1 that depends only on i. */
 static float number(int64_t i)
@@ -152,13 +153,47 @@ static void what_is_written_is_read_back(void **state)
     free(parts);
 }
 
+/* Type Q8 has the numbers of Q8_0: of values, and of blocks as files hold them, whose codes stay as they are. */
+static void eight_bits_are_q8_0(void **state)
+{
+    fixture *f = *state;
+    enum { ROWS = 1100, COLUMNS = 992, COUNT = ROWS * COLUMNS, CUT = 32 * 12345 }; /* more than is converted at once */
+    float *x = numbers(COUNT, 3.0f), *wanted = malloc(COUNT * sizeof *wanted), *got = malloc(COUNT * sizeof *got);
+    uint8_t *blocks = malloc(COUNT / 32 * 34);
+    assert_true(wanted && got && blocks);
+    const tx_param_spec spec = matrix(TX_Q8, ROWS, COLUMNS);
+    assert_non_null(tx_param(f->graph, "w", &spec));
+    const int32_t p = index_of(f, "w");
+    tx_block_write_q8_0(x, NULL, COUNT, blocks);
+    tx_block_read(TX_Q8_0, blocks, COUNT, wanted);
+    assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, p, x));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, p, got));
+    assert_memory_equal(got, wanted, COUNT * sizeof *got);
+    for (int64_t i = 0; i < COUNT; i++) /* codes whose greatest is not 127 */
+        blocks[i / 32 * 34 + 2 + i % 32] = (uint8_t)(i * 7 % 90 - 128 * (i % 5 == 0));
+    tx_block_read(TX_Q8_0, blocks, COUNT, wanted);
+    assert_ok(tx_model_write_blocks(f->model, p, CUT, COUNT - CUT, TX_Q8_0, blocks + CUT / 32 * 34));
+    assert_ok(tx_model_write_blocks(f->model, p, 0, CUT, TX_Q8_0, blocks));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, p, got));
+    assert_memory_equal(got, wanted, COUNT * sizeof *got);
+    assert_ok(tx_model_read_range(f->model, TX_PARAM_WEIGHT, p, 50001, 77, got));
+    assert_memory_equal(got, wanted + 50001, 77 * sizeof *got);
+    assert_refused(tx_model_write_range(f->model, TX_PARAM_WEIGHT, p, 16, 64, x), TX_INVALID, "whole units");
+    assert_refused(tx_model_write_blocks(f->model, p, 0, 64, TX_Q4_0, blocks), TX_INVALID, "blocks of Q8_0");
+    assert_refused(tx_model_write_blocks(f->model, p, 0, 48, TX_Q8_0, blocks), TX_INVALID, "whole blocks");
+    free(x);
+    free(wanted);
+    free(got);
+    free(blocks);
+}
+
 static void takes_what_is_planned(void **state)
 {
     fixture *f = *state;
     tx_memory planned, held;
-    int64_t bytes[3];
-    const tx_dtype types[] = {TX_BF16, TX_NF4, TX_NF4_DOUBLE};
-    for (int t = 0; t < 3; t++) {
+    int64_t bytes[4];
+    const tx_dtype types[] = {TX_BF16, TX_NF4, TX_NF4_DOUBLE, TX_Q8};
+    for (int t = 0; t < 4; t++) {
         const tx_param_spec spec = matrix(types[t], 512, 1024);
         char name[2] = {(char)('a' + t), 0};
         assert_ok(tx_model_memory(f->model, &planned));
@@ -170,6 +205,7 @@ static void takes_what_is_planned(void **state)
     assert_int_equal(bytes[0], 2 * 512 * 1024);
     assert_int_equal(bytes[1], 512 * 1024 / 2 + 4 * 8192);
     assert_int_equal(bytes[2], 512 * 1024 / 2 + 8192 + 1024 + 512); /* 32 groups of 8 bytes, rounded up */
+    assert_int_equal(bytes[3], 512 * 1024 / 32 * 34);
     assert_ok(tx_model_allocate(f->model));
     assert_ok(tx_engine_memory(f->engine, &held));
     assert_int_equal(held.bytes[TX_MEMORY_WEIGHTS], planned.bytes[TX_MEMORY_WEIGHTS]);
@@ -193,6 +229,7 @@ static void wrong_parameters_are_refused(void **state)
     spec.frozen = false;
     refuse_param(f, spec, TX_INVALID, "only a frozen one");
     refuse_param(f, matrix(TX_NF4, 64, 96), TX_UNSUPPORTED, "multiples of 64");
+    refuse_param(f, matrix(TX_Q8, 64, 80), TX_UNSUPPORTED, "multiples of 32");
     spec = (tx_param_spec){.shape = TX_SHAPE(64), .frozen = true, .dtype = TX_NF4};
     refuse_param(f, spec, TX_UNSUPPORTED, "matrices");
     spec = matrix(TX_NF4_DOUBLE, 96, 512);
@@ -339,7 +376,7 @@ static void compare_gradients(void **state, tx_dtype type, tx_dtype computed, in
 static void gradients_are_those_through_a_copy(void **state)
 {
     static const tx_dtype computed[] = {TX_F32, TX_BF16};
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < 3; t++)
         for (int c = 0; c < 2; c++) {
             compare_gradients(state, packed[t], computed[c], 3);
             compare_gradients(state, packed[t], computed[c], 40);
@@ -352,6 +389,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(codes_are_those_of_bitsandbytes),
         cmocka_unit_test(odd_blocks),
         cmocka_unit_test_setup_teardown(what_is_written_is_read_back, set_up_three, tear_down),
+        cmocka_unit_test_setup_teardown(eight_bits_are_q8_0, set_up_three, tear_down),
         cmocka_unit_test_setup_teardown(takes_what_is_planned, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_parameters_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_readers_are_refused, set_up, tear_down),

@@ -151,7 +151,7 @@ static void write_zeros(const fixture *f, const tx_st_tensor *list, int32_t coun
 {
     static const char zeros[4096];
     tx_st_writer *writer;
-    assert_ok(tx_st_create(TX_PATH(f->folder, "model.safetensors"), list, count, NULL, &writer));
+    assert_ok(tx_st_create(TX_PATH(f->folder, "model.safetensors"), list, count, &writer));
     for (int32_t i = 0; i < count; i++)
         assert_ok(tx_st_append(writer, zeros, (size_t)tx_st_bytes(&list[i])));
     assert_ok(tx_st_commit(writer));
@@ -209,7 +209,7 @@ static void write_one(const fixture *f, tx_st_dtype dtype, int64_t count, const 
 {
     tx_st_tensor tensor = {.name = "w", .dtype = dtype, .rank = 1, .dim = {count}};
     tx_st_writer *writer;
-    assert_ok(tx_st_create(TX_PATH(f->folder, "model.safetensors"), &tensor, 1, NULL, &writer));
+    assert_ok(tx_st_create(TX_PATH(f->folder, "model.safetensors"), &tensor, 1, &writer));
     assert_ok(tx_st_append(writer, data, (size_t)tx_st_bytes(&tensor)));
     assert_ok(tx_st_commit(writer));
 }

@@ -136,7 +136,7 @@ static inline void run_prepared(tx_cpu_gemm *gemm, int64_t scratch_bytes, const 
     unsigned char *scratch = aligned_alloc(64, size);
     assert_non_null(scratch);
     memset(scratch, 0xFF, size);
-    assert_int_equal(tx_cpu_gemm_run(gemm, p->a, p->b, p->bias, c_of(p), add ? 1.0f : 0.0f, scratch), TX_OK);
+    assert_int_equal(tx_cpu_gemm_run(gemm, p->a, p->b, 0, p->bias, c_of(p), add ? 1.0f : 0.0f, scratch), TX_OK);
     for (size_t i = (size_t)scratch_bytes; i < size; i++)
         if (scratch[i] != 0xFF)
             fail_msg("%s wrote beyond its scratch", tx_cpu_gemm_variant(gemm));

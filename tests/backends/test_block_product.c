@@ -76,7 +76,7 @@ static void multiply(const operands *o, int64_t m, int32_t threads)
     char *scratch = aligned_alloc(64, (size_t)tx_gemm_lines(bytes + GUARD));
     assert_non_null(scratch);
     memset(scratch + bytes, 0x5a, GUARD);
-    assert_int_equal(tx_cpu_gemm_run(gemm, o->a, o->b, o->bias, o->c, 0.0f, scratch), TX_OK);
+    assert_int_equal(tx_cpu_gemm_run(gemm, o->a, o->b, 0, o->bias, o->c, 0.0f, scratch), TX_OK);
     for (int i = 0; i < GUARD; i++)
         assert_int_equal(scratch[bytes + i], 0x5a);
     free(scratch);

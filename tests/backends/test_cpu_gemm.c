@@ -209,8 +209,8 @@ static void test_refusals(void **state)
     spec = dense(1, 1, 1, false, false);
     assert_int_equal(tx_cpu_gemm_create(&spec, &gemm, &bytes), TX_OK);
     float one = 1.0f;
-    assert_int_equal(tx_cpu_gemm_run(gemm, &one, &one, &one, &one, 0.0f, NULL), TX_INVALID);
-    assert_int_equal(tx_cpu_gemm_run(gemm, &one, &one, NULL, &one, 1.0f, NULL), TX_INVALID);
+    assert_int_equal(tx_cpu_gemm_run(gemm, &one, &one, 0, &one, &one, 0.0f, NULL), TX_INVALID);
+    assert_int_equal(tx_cpu_gemm_run(gemm, &one, &one, 0, NULL, &one, 1.0f, NULL), TX_INVALID);
     tx_cpu_gemm_destroy(gemm);
     tx_cpu_gemm_destroy(NULL);
 }

@@ -296,6 +296,31 @@ static void test_json_refuses(void **state)
     tx_json_free(json);
 }
 
+/* Python's words for numbers are read only from files. */
+static void test_json_words(void **state)
+{
+    static const char text[] =
+        "{\"a\": [Infinity, -Infinity, NaN], \"s\": \"NaN \\\" Infinity\", \"i\": 10000000000000000000}";
+    static const char *const words[] = {"Infinity", "-Infinity", "NaN"};
+    tx_json *json, *list;
+    const char *s;
+    double d;
+    assert_refused(parse(text, &json), TX_FORMAT, "input: not valid JSON");
+    assert_ok(tx_json_parse_file(text, strlen(text), "input", &json));
+    assert_ok(tx_json_get(json, "a", TX_JSON_ARRAY, &list));
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(tx_json_get_string(tx_json_at(list, i), "__float__", &s));
+        assert_string_equal(s, words[i]);
+    }
+    assert_ok(tx_json_get_string(json, "s", &s));
+    assert_string_equal(s, "NaN \" Infinity");
+    assert_ok(tx_json_get_number(json, "i", 0, 1e30, &d));
+    assert_true(d == 1e19);
+    tx_json_free(json);
+    assert_refused(tx_json_parse_file("[Infinity1]", 11, "input", &json), TX_FORMAT, "input: not valid JSON");
+    assert_refused(tx_json_parse_file("[Inf]", 5, "input", &json), TX_FORMAT, "input: not valid JSON");
+}
+
 static void test_json_getters(void **state)
 {
     tx_json *json, *member;
@@ -427,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_folders),
         cmocka_unit_test(test_json_refuses),
+        cmocka_unit_test(test_json_words),
         cmocka_unit_test(test_json_getters),
         cmocka_unit_test(test_json_long_integers),
         cmocka_unit_test(test_json_writing),

@@ -31,7 +31,7 @@ prints "165 180 179 109" settings '{"eos_token_id": 109, "min_length": 12}' --mi
 prints "165 180 155 173 253 75 239 203" settings '{"eos_token_id": 258, "num_beams": 2}'
 # Each setting of transformers that would change the text is followed or named.
 for key in '"watermarking_config": {"bias": 5.0}' '"top_h": 0.01' '"encoder_repetition_penalty": 1.5' \
-    '"stop_strings": ["a"]' '"force_words_ids": [[1]]' '"max_time": 3' '"min_p": 0.1' '"typical_p": 0.5' \
+    '"stop_strings": ["a"]' '"force_words_ids": [[1]]' '"max_time": 3' '"min_p": 1.1' '"typical_p": -0.5' \
     '"bad_words_ids": [[3]]' '"suppress_tokens": [4]' '"begin_suppress_tokens": [4]' '"forced_eos_token_id": 0' \
     '"sequence_bias": [[[1], 2.0]]' '"renormalize_logits": true' '"num_return_sequences": 3' '"dola_layers": "low"' \
     '"exponential_decay_length_penalty": [5, 1.5]' '"token_healing": true' '"guidance_scale": 2' \
@@ -97,6 +97,7 @@ prints "39 88 1 40 12 78" "$bin/txgen" --model model --ids "1 2 3" -n 6 --temper
 
 open_case t5-v11-tied-head
 prints "16 16 16 16 16" "$bin/txgen" --model model --ids "5 6 1" -n 5
+outcome 0 '' "$bin/txcheck" file model
 
 open_case yarn-positions
 ids=3
@@ -125,7 +126,7 @@ says '999 tokens'
 open_case refusal-list-cut
 outcome 1 'model_type: "bart": TX has no such type, but "bert"; docs/reference/features.md lists all' \
     "$bin/txgen" --model model --ids 1
-sed -i 's/bart/qwen3_next/' model/config.json
+sed -i 's/bart/qwen3_nexd/' model/config.json
 outcome 1 'TX has no such type, but "qwen3"' "$bin/txgen" --model model --ids 1
 
 open_case no-model-type-message

@@ -111,7 +111,7 @@ grep -qF "wandb_project (TX reports to files only" "$work/out" "$work/err" || fa
 grep -q '"dtype": "float32"' f/training_args.json || fail "dtype: auto is not the model's"
 outcome 2 "use --slots" "$bin/txserve" --max_num_seqs 4
 outcome 2 "list the hosts with --hosts" "$bin/txlaunch" --nnodes 2 true
-outcome 2 "use --top_p" "$bin/txgen" --min_p 0.1
+outcome 2 "use --repetition_penalty" "$bin/txgen" --repeat_penalty 1.1
 
 # ---- Older cases ---------------------------------------------------------------------------------------------
 

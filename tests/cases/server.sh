@@ -194,9 +194,9 @@ def test_keys():
     with serve("harmless-keys-refused", None, "--chat_template", "chatml") as s:
         for key, value in harmless.items():
             expect(s, 21, **{key: value})
-        for key, value in dict(modalities=["audio"], min_p=0.1, skip_special_tokens=False, typical_p=0.5, unknown=0, functions=[{}]).items():
+        for key, value in dict(modalities=["audio"], min_p=1.1, skip_special_tokens=False, mirostat=2, logit_bias={"5000": 1}, unknown=0, functions=[{}]).items():
             expect(s, key, **{key: value})
-        expect(s, "a named tool_choice is not supported", tool_choice={"type": "function", "function": {"name": "f"}})
+        expect(s, "the request has no tools", tool_choice={"type": "function", "function": {"name": "f"}})
         expect(s, "a string has at most 512 bytes", stop="a" * 513)
         expect(s, "at most 65536", tools=[{}] * 70000)
         text = s.complete("Q", 40)[1]["choices"][0]["text"]

@@ -295,7 +295,7 @@ static void test_refused_data(void **state)
         {"zephyr", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{\"name\": \"f\"}]}",
          "tools: the chat template does not render it"},
         {"zephyr", "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
-         "parts of type \"image\""},
+         "message 1: content: part 1 is of type \"image\", and TX reads only text"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         talk t;

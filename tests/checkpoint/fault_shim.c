@@ -12,6 +12,7 @@
  *
  *                      short     A write takes half of its bytes, once.
  *                      full      The disk is full after TX_FAULT_AT bytes. Further writes fail with ENOSPC.
+ *                      slow      Each flush of a file takes TX_FAULT_AT milliseconds.
  *     TX_FAULT_LOG     File that receives the log.
  *
  * Calls of fsync are not forwarded: the log, not this machine's disk, decides which data persist. */
@@ -23,6 +24,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,13 +36,14 @@
 #define EXPORT __attribute__((visibility("default")))
 #define DESCRIPTORS 1024
 
-typedef enum fault_mode { NONE, KILL, EIO_ONCE, READ_ONLY, SHORT_ONCE, FULL, UNREADABLE } fault_mode;
+typedef enum fault_mode { NONE, KILL, EIO_ONCE, READ_ONLY, SHORT_ONCE, FULL, UNREADABLE, SLOW } fault_mode;
 
 static struct {
     bool ready;
     char folder[PATH_MAX];
     fault_mode mode;
-    long at, calls, bytes, reads;
+    long at;
+    atomic_long calls, bytes, reads; /* a thread flushes checkpoints while the run writes its log */
     int log;
     char *path[DESCRIPTORS]; /* of descriptors that lead into the folder */
     int handle[DESCRIPTORS], handles;
@@ -49,7 +52,7 @@ static struct {
 
 static void set_up(void)
 {
-    static const char *const names[] = {"none", "kill", "eio", "readonly", "short", "full", "unreadable"};
+    static const char *const names[] = {"none", "kill", "eio", "readonly", "short", "full", "unreadable", "slow"};
     if (shim.ready)
         return;
     shim.ready = true;
@@ -131,24 +134,26 @@ static void note(char what, long a, long b, const void *data, size_t size)
 {
     char line[96];
     const int error = errno;
-    const int length = snprintf(line, sizeof line, "%c %ld %ld %ld %zu\n", what, shim.calls, a, b, size);
+    const int length = snprintf(line, sizeof line, "%c %ld %ld %ld %zu\n", what, atomic_load(&shim.calls), a, b, size);
     put(line, (size_t)length);
     put(data, size);
     put("\n", 1);
     errno = error;
 }
 
+static _Thread_local long call; /* the number of this thread's last call */
+
 /* Counts a call. Returns true and sets errno if the call has to fail. */
 static bool fails(void)
 {
-    shim.calls++;
-    if (shim.mode == KILL && shim.calls == shim.at)
+    call = ++shim.calls;
+    if (shim.mode == KILL && call == shim.at)
         kill(getpid(), SIGKILL);
-    if (shim.mode == EIO_ONCE && shim.calls == shim.at) {
+    if (shim.mode == EIO_ONCE && call == shim.at) {
         errno = EIO;
         return true;
     }
-    if (shim.mode == READ_ONLY && shim.at > 0 && shim.calls >= shim.at) {
+    if (shim.mode == READ_ONLY && shim.at > 0 && call >= shim.at) {
         errno = EROFS;
         return true;
     }
@@ -159,7 +164,7 @@ static bool fails(void)
 static ssize_t taken(size_t size)
 {
     size_t take = size;
-    if (shim.mode == SHORT_ONCE && shim.calls == shim.at && size > 1)
+    if (shim.mode == SHORT_ONCE && call == shim.at && size > 1)
         take = size / 2;
     if (shim.mode == FULL && shim.bytes + (long)size > shim.at)
         take = shim.at > shim.bytes ? (size_t)(shim.at - shim.bytes) : 0;
@@ -334,6 +339,8 @@ EXPORT int fsync(int descriptor)
         return (int)syscall(SYS_fsync, descriptor);
     if (fails())
         return -1;
+    if (shim.mode == SLOW)
+        usleep((useconds_t)(1000 * shim.at));
     note('F', shim.handle[descriptor], 0, "", 0);
     return 0;
 }

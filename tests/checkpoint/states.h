@@ -24,7 +24,7 @@ static inline void state_fill(int version, float weights[STATE_WEIGHTS], char lo
         log[i] = (char)('a' + (i * 7 + version) % 26);
 }
 
-/* A file of each kind of writer: streamed tensors, a text in pieces, JSON, and one that is empty. */
+/* A file of each kind of writer: streamed tensors, a text in pieces, JSON, and one in a folder that is empty. */
 static inline tx_status state_write(const char *folder, int version)
 {
     float weights[STATE_WEIGHTS];
@@ -33,7 +33,7 @@ static inline tx_status state_write(const char *folder, int version)
     const tx_st_tensor tensor = {.name = "w", .dtype = TX_ST_F32, .rank = 1, .dim = {STATE_WEIGHTS}};
     tx_st_writer *writer = NULL;
     tx_file *file = NULL;
-    TX_TRY(tx_st_create(TX_PATH(folder, "model.safetensors"), &tensor, 1, NULL, &writer));
+    TX_TRY(tx_st_create(TX_PATH(folder, "model.safetensors"), &tensor, 1, &writer));
     tx_status status = tx_st_append(writer, weights, sizeof weights);
     if (status)
         tx_st_discard(writer);
@@ -49,7 +49,8 @@ static inline tx_status state_write(const char *folder, int version)
     tx_json *json = tx_json_object();
     TX_THEN(status, tx_json_set_int(json, "version", version));
     TX_THEN(status, tx_json_write(TX_PATH(folder, "state.json"), json, TX_JSON_PRETTY));
-    TX_THEN(status, tx_file_write(TX_PATH(folder, "empty"), "", 0));
+    TX_THEN(status, tx_folder_create(TX_PATH(folder, "module")));
+    TX_THEN(status, tx_file_write(TX_PATH(folder, "module/empty"), "", 0));
     tx_json_free(json);
     return status;
 }
@@ -100,7 +101,7 @@ static inline int state_read(const char *folder)
     char log[STATE_LOG];
     state_fill((int)version, weights, log);
     return version >= 0 && state_has_weights(folder, weights) && state_equals(folder, "log", log, STATE_LOG) &&
-                   state_equals(folder, "empty", "", 0)
+                   state_equals(folder, "module/empty", "", 0)
                ? (int)version
                : -1;
 }

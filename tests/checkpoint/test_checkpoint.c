@@ -30,6 +30,28 @@ static void add_file(const char *folder)
 static void add_folder(const char *folder)
 {
     assert_int_equal(mkdir(at(folder, "more"), 0777), 0);
+    put(at(folder, "more/config.json"), "{}");
+}
+
+static void add_in_folder(const char *folder)
+{
+    put(at(folder, "module/config.json"), "{}");
+}
+
+static void nest_folders(const char *folder)
+{
+    assert_int_equal(mkdir(at(folder, "module/more"), 0777), 0);
+}
+
+static void fill_in_folder(const char *folder)
+{
+    put(at(folder, "module/empty"), "{}");
+}
+
+static void link_folder(const char *folder)
+{
+    assert_int_equal(rename(at(folder, "module"), at(folder, "../module")), 0);
+    assert_int_equal(symlink("../module", at(folder, "module")), 0);
 }
 
 static void link_file(const char *folder)
@@ -58,7 +80,7 @@ static void link_manifest(const char *folder)
 #define FILES(names) "{\"format\": 1, \"step\": 20, \"files\": {" names "}}"
 #define NO_DIGEST "0000000000000000000000000000000000000000000000000000000000000000"
 #define ALL_OTHERS(entry) \
-    "\"model.safetensors\": " entry ", \"log\": " entry ", \"state.json\": " entry ", \"empty\": " entry
+    "\"model.safetensors\": " entry ", \"log\": " entry ", \"state.json\": " entry ", \"module/empty\": " entry
 #define ANY "{\"size\": 0, \"sha256\": \"" NO_DIGEST "\"}"
 MANIFEST(other_format, "{\"format\": 2, \"step\": 20, \"files\": {}}")
 MANIFEST(no_format, "{\"step\": 20, \"files\": {}}")
@@ -67,8 +89,9 @@ MANIFEST(no_files, FILES(""))
 MANIFEST(list_of_files, "{\"format\": 1, \"step\": 20, \"files\": []}")
 MANIFEST(no_object, "[1, 2]")
 MANIFEST(path_above, FILES("\"../log\": " ANY ", " ALL_OTHERS(ANY)))
+MANIFEST(path_back, FILES("\"module/..\": " ANY ", " ALL_OTHERS(ANY)))
 MANIFEST(path_absolute, FILES("\"/etc/hostname\": " ANY ", " ALL_OTHERS(ANY)))
-MANIFEST(path_below, FILES("\"a/b\": " ANY ", " ALL_OTHERS(ANY)))
+MANIFEST(path_below, FILES("\"a/b/c\": " ANY ", " ALL_OTHERS(ANY)))
 MANIFEST(itself, FILES("\"manifest.json\": " ANY ", " ALL_OTHERS(ANY)))
 MANIFEST(negative_size, FILES(ALL_OTHERS("{\"size\": -1, \"sha256\": \"" NO_DIGEST "\"}")))
 MANIFEST(short_digest, FILES(ALL_OTHERS("{\"size\": 0, \"sha256\": \"00\"}")))
@@ -86,7 +109,11 @@ static const struct {
     {empty_manifest, "manifest.json: not valid JSON"},
     {remove_manifest, "it has no manifest.json"},
     {add_file, "model.safetensors.index.json: was not saved with this checkpoint"},
-    {add_folder, "more: was not saved with this checkpoint"},
+    {add_folder, "more/config.json: was not saved with this checkpoint"},
+    {add_in_folder, "module/config.json: was not saved with this checkpoint"},
+    {nest_folders, "module/more: was not saved with this checkpoint"},
+    {fill_in_folder, "module/empty: has 2 bytes, had 0"},
+    {link_folder, "module: was not saved with this checkpoint"},
     {link_file, "log: a link"},
     {pipe_file, "log: a pipe, not a regular file"},
     {link_manifest, "manifest.json: a link"},
@@ -97,8 +124,9 @@ static const struct {
     {list_of_files, "files"},
     {no_object, "manifest.json"},
     {path_above, "\"../log\""},
+    {path_back, "\"module/..\""},
     {path_absolute, "\"/etc/hostname\""},
-    {path_below, "\"a/b\""},
+    {path_below, "\"a/b/c\""},
     {itself, "\"manifest.json\""},
     {negative_size, "size"},
     {short_digest, "sha256"},

@@ -124,6 +124,14 @@ if [ -n "$shim" ]; then
     fresh
     fault full $((bytes / 2)) --on_save_error stop
     [ "$(numbers step "$out/log.jsonl" | tail -n 1)" != 8 ] || fail "on_save_error stop goes on"
+    # A slow disk: training continues while a checkpoint is flushed, up to the next one.
+    fresh
+    fault slow 50 --logging_steps 1 || fail "a slow disk"
+    compare "$out" "a slow disk"
+    awk '/^saved .*checkpoint-2$/ { early = !later } /^step 3\// { later = 1 } END { exit early }' "$work/out" ||
+        fail "training waits for the disk"
+    awk '/^saved .*checkpoint-2$/ { ok = !later } /^step 5\// { later = 1 } END { exit !ok }' "$work/out" ||
+        fail "the second checkpoint does not wait for the first"
 fi
 
 # ---- killed whenever it may be ---------------------------------------------------------------------

@@ -117,7 +117,7 @@ tx_status tiny_save(tiny *t, const char *folder)
 {
     tx_results results;
     TX_TRY(tx_weights_save(t->model, folder, TX_WEIGHTS_SHARD));
-    TX_TRY(tx_optimizer_save(t->model, TX_PATH(folder, "optimizer.safetensors"), NULL));
+    TX_TRY(tx_optimizer_save(t->model, TX_PATH(folder, "optimizer.safetensors")));
     TX_TRY(fetch(t, &results));
     return tx_file_write(TX_PATH(folder, "results"), &results, sizeof results);
 }

@@ -267,7 +267,7 @@ static void test_faults(void **state)
          "message 1: function_call"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": []}]}", "message 1: content"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"image\": \"a\"}]}]}",
-         "message 1: content: the chat template does not render parts of type \"image\""},
+         "message 1: content: part 1 is of type \"image\""},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"messages\": [" TURN("user", "a") "], \"tools\": [{}]}",
          "line 2: tools: the chat template does not render it"},
         {"{\"prompt\": [" TURN("user", "a") "], \"completion\": [{\"role\": \"assistant\", \"content\": \"b\", "

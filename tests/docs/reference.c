@@ -5,7 +5,7 @@
  * Prints one section of docs/reference as Markdown, from the tables that the library reads: options, names, foreign,
  * matrix, relations, optimizers, models, environment. reference.py calls it and puts the text into the pages. */
 #include "api/model/optimizer.h"
-#include "models/arch/arch.h"
+#include "models/arch/wrapper.h"
 #include "models/job/settings.h"
 #include "models/tx_train.h"
 
@@ -207,6 +207,12 @@ static void print_models(void)
                a->inactive && a->inactive(a->defaults) > 0 ? "yes" : "",
                a->gguf && (a->head <= TX_HEAD_MASKED_LM || a->head >= TX_HEAD_STATES) ? "yes" : "");
     }
+    for (const tx_wrapper *w = tx_wrappers; w->type; w++)
+        printf("| `%s` | `...ForConditionalGeneration` | its text, a `%s`%s |  | as its text |\n", w->type, w->text,
+               *w->alias ? "" : " unless `text_config` says otherwise");
+    printf("\n| type that TX does not have | it lacks |\n|---|---|\n");
+    for (const tx_absent_type *absent = tx_absent_types; absent->type; absent++)
+        printf("| `%s` | %s |\n", absent->type, absent->lacks);
 }
 
 /* ---- Environment ----------------------------------------------------------------------------------------- */

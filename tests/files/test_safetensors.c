@@ -113,7 +113,7 @@ static size_t write_example(const char *path)
 {
     tx_st_writer *writer;
     size_t total = 0;
-    assert_ok(tx_st_create(path, written, WRITTEN, NULL, &writer));
+    assert_ok(tx_st_create(path, written, WRITTEN, &writer));
     for (int i = 0; i < WRITTEN; i++)
         total += (size_t)tx_st_bytes(&written[i]);
     for (size_t at = 0; at < total; at += 5) {
@@ -206,7 +206,7 @@ static void test_conversions(void **state)
     }
     tx_st_writer *writer;
     int32_t zero = 0;
-    assert_ok(tx_st_create(path, kinds, 5, NULL, &writer));
+    assert_ok(tx_st_create(path, kinds, 5, &writer));
     assert_ok(tx_st_append(writer, f64, COUNT * sizeof *f64));
     assert_ok(tx_st_append(writer, f32, COUNT * sizeof *f32));
     assert_ok(tx_st_append(writer, half, 2 * COUNT * sizeof *half));
@@ -243,20 +243,20 @@ static void test_writer_refuses(void **state)
     char *folder = make_scratch(), *path = TX_PATH(folder, "x.safetensors"), data[8] = {0};
     tx_st_writer *writer;
     tx_st_tensor pair[2] = {{.name = "w", .dtype = TX_ST_F32, .rank = 1, .dim = {2}}};
-    assert_ok(tx_st_create(path, pair, 1, NULL, &writer));
+    assert_ok(tx_st_create(path, pair, 1, &writer));
     assert_ok(tx_st_append(writer, data, 4));
     assert_refused(tx_st_commit(writer), TX_INVALID, "declares 8");
     assert_int_equal(count_entries(folder), 0);
     pair[1] = pair[0];
-    assert_refused(tx_st_create(path, pair, 2, NULL, &writer), TX_INVALID, "twice");
+    assert_refused(tx_st_create(path, pair, 2, &writer), TX_INVALID, "twice");
     pair[0].dim[0] = -1;
-    assert_refused(tx_st_create(path, pair, 1, NULL, &writer), TX_INVALID, "negative");
+    assert_refused(tx_st_create(path, pair, 1, &writer), TX_INVALID, "negative");
     pair[0].dim[0] = INT64_MAX / 8;
-    assert_refused(tx_st_create(path, pair, 1, NULL, &writer), TX_FORMAT, "2^63");
+    assert_refused(tx_st_create(path, pair, 1, &writer), TX_FORMAT, "2^63");
     pair[0].name = "__metadata__";
-    assert_refused(tx_st_create(path, pair, 1, NULL, &writer), TX_INVALID, "twice");
+    assert_refused(tx_st_create(path, pair, 1, &writer), TX_INVALID, "twice");
     assert_int_equal(count_entries(folder), 0);
-    assert_ok(tx_st_create(path, pair, 0, NULL, &writer));
+    assert_ok(tx_st_create(path, pair, 0, &writer));
     assert_ok(tx_st_commit(writer));
     tx_st_file *file;
     assert_ok(tx_st_open(path, &file));

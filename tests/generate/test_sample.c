@@ -6,7 +6,7 @@
 enum { VOCAB = 60, DRAWS = 20000 };
 static float logits[VOCAB];
 static const int32_t before[] = {3, 17, 3, 59, 17, 20};
-static const tx_history history = {before, 6, 2, 11};
+static const tx_history history = {before, 6, 3, 11, NULL};
 
 static int set_up(void **state)
 {
@@ -62,6 +62,11 @@ static void probabilities(const tx_generation *g, const tx_history *h, double p[
             there = there || h->ids[k] == i;
         if (there)
             score[i] = score[i] < 0 ? score[i] * g->repetition_penalty : score[i] / g->repetition_penalty;
+        for (int64_t k = h->count - h->generated, times = 0; k < h->count; k++)
+            if (h->ids[k] == i)
+                score[i] -= g->frequency_penalty + (times++ ? 0.0 : g->presence_penalty);
+        for (int k = 0; k < g->bias_count; k++)
+            score[i] += g->logit_bias[k].id == i ? (double)g->logit_bias[k].bias : 0.0;
         for (int k = 0; k < g->eos_count && h->generated < g->min_new_tokens; k++)
             if (g->eos_token_id[k] == i)
                 score[i] = -INFINITY;
@@ -85,6 +90,13 @@ static void probabilities(const tx_generation *g, const tx_history *h, double p[
         }
         softmax(least, p);
     }
+    double largest = 0.0, all = 0.0;
+    for (int i = 0; i < VOCAB; i++)
+        largest = fmax(largest, p[i]);
+    for (int i = 0; i < VOCAB; i++)
+        all += p[i] = p[i] < g->min_p * largest ? 0.0 : p[i];
+    for (int i = 0; i < VOCAB; i++)
+        p[i] /= all;
 }
 
 /* Counts of many draws are within five standard deviations of the expected ones. */
@@ -135,8 +147,20 @@ static void draws_follow_the_definitions(void **state)
         g.repetition_penalty = 1.7;
         check(g);
     }
+    g = plain(3);
+    for (int i = 0; i < 4; i++) {
+        g.min_p = 0.07 * i;
+        g.top_p = i % 2 ? 0.7 : 1.0;
+        g.top_k = i == 3 ? 12 : 0;
+        g.presence_penalty = i * 0.4;
+        g.frequency_penalty = 0.9 - i * 0.6;
+        g.logit_bias = (tx_logit_bias[]){{59, 2.5f}, {7, -100.0f}};
+        g.bias_count = i / 2 * 2;
+        check(g);
+    }
+    g = plain(5);
     g.repetition_penalty = 0.6;
-    g.min_new_tokens = 3;
+    g.min_new_tokens = 4;
     g.eos_token_id[0] = 7;
     g.eos_token_id[1] = 41;
     g.eos_count = 2;
@@ -149,7 +173,7 @@ static void draw_from_large(int step)
     const int count = (VOCAB - 1) * step + 1;
     float *scores = malloc((size_t)count * sizeof *scores);
     int32_t ids[6], large = -1;
-    tx_history h = {ids, 6, 2, 0};
+    tx_history h = {ids, 6, 3, 0, NULL};
     tx_choice choice = {0};
     assert_non_null(scores);
     for (int i = 0; i < count; i++)
@@ -164,6 +188,9 @@ static void draw_from_large(int step)
         g.top_k = i % 5 * 7;
         g.top_p = i % 2 ? 1.0 : i % 7 * 0.16;
         g.repetition_penalty = i % 4 ? 1.0 : 1.5;
+        g.min_p = i % 11 == 0 ? 0.1 : 0.0;
+        g.typical_p = i % 13 == 0 ? 0.6 : 1.0;
+        g.xtc_probability = i % 8 == 0 ? 0.5 : 0.0;
         h.sample = (uint64_t)i;
         assert_ok(tx_sample(&g, &h, scores, &choice, &large));
         assert_int_equal(large, draw(&g, h.sample) * step);

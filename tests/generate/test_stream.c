@@ -183,6 +183,8 @@ static void values_that_are_not_followed(void **state)
         {"\"temperature\": \"hot\"", "temperature"},
         {"\"top_p\": 1.5", "top_p: 1.5 is not in 0..1"},
         {"\"top_k\": 1.5", "top_k"},
+        {"\"min_p\": 2", "min_p: 2 is not in 0..1"},
+        {"\"typical_p\": -1", "typical_p: -1 is not in 0..1"},
         {"\"min_length\": -2", "min_length"},
         {"\"do_sample\": 1", "do_sample"},
         {"\"repetition_penalty\": 0", "repetition_penalty: 0 is not above 0"},
@@ -217,11 +219,11 @@ static void settings_in_config(void **state)
     char *folder = make_scratch(), warning[256];
     tx_generation g;
     assert_ok(read_of("{\"model_type\": \"gpt2\", \"num_beams\": 3, \"min_length\": 12, \"use_cache\": true, "
-                      "\"bos_token_id\": 3, \"min_p\": 0.1}",
+                      "\"bos_token_id\": 3, \"top_h\": 0.1}",
                       folder, NULL, &g, warning));
     assert_true(g.num_beams == 3 && g.min_length == 12 && g.min_new_tokens == -1);
     assert_int_equal(tx_generation_least(&g, 4), 8);
-    assert_non_null(strstr(warning, "config.json: min_p"));
+    assert_non_null(strstr(warning, "config.json: top_h"));
     assert_ok(read_of("{\"model_type\": \"gpt2\", \"num_beams\": 3}", folder,
                       "{\"eos_token_id\": 1, \"min_length\": 9, \"min_new_tokens\": 0}", &g, warning));
     assert_true(g.num_beams == 1 && tx_generation_least(&g, 4) == 0 && !*warning);

@@ -121,6 +121,28 @@ run 0 "" --prompt "the cat" --prompt "sat" --num_beams 3 --max_new_tokens 10 --e
     --length_penalty 0.5
 head -n "$(wc -l < "$work/kept")" "$work/out" | cmp -s - "$work/kept" || fail "beams in a batch: another text"
 
+# ---- constraints ---------------------------------------------------------------------------------------
+run 0 "" --prompt "the cat " --regex '[0-9]{3}-(sat|mat)' --max_new_tokens 30
+grep -qE '^the cat [0-9]{3}-[sm]at$' "$work/out" || fail "--regex: $(cat "$work/out")"
+schema='{"type": "object", "properties": {"who": {"enum": ["cat", "mat"]}, "line": {"enum": [1, 20]}},
+         "required": ["who", "line"], "additionalProperties": false}'
+run 0 "" --prompt "x" --json_schema "$schema" --max_new_tokens 70
+tr -d ' \n' < "$work/out" | grep -qE '^x\{"who":"[cm]at","line":(1|20)\}$' || fail "--json_schema: $(cat "$work/out")"
+keep
+printf '%s' "$schema" > "$work/schema.json"
+run 0 "" --prompt "x" --json-schema-file "$work/schema.json" --max_new_tokens 70
+same "a file with the schema"
+printf 'root ::= "shut " word "."\nword ::= "cat" | "mat"\n' > "$work/words.gbnf"
+run 0 "" --prompt "x" --prompt "y" --grammar "$work/words.gbnf" --max_new_tokens 30
+[ "$(grep -cE '^[xy]shut [cm]at\.$' "$work/out")" -eq 2 ] || fail "--grammar: $(cat "$work/out")"
+run 1 "--grammar" --prompt "x" --grammar 'root ::= other'
+run 1 "--regex" --prompt "x" --regex '(open'
+run 1 "--json_schema" --prompt "x" --json_schema '{"type": 7}'
+run 1 "--json_schema" --prompt "x" --json_schema "$work/missing.json"
+run 2 "exclude each other" --prompt "x" --regex a --grammar 'root ::= "a"'
+run 2 "they exclude --ids" --ids "1" --regex a
+run 1 "num_beams" --prompt "x" --regex a --num_beams 2
+
 # ---- a conversation: lines typed at a terminal, where `script` can make one --------------------------------------
 if script -qec true /dev/null > /dev/null 2>&1; then
     run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0

@@ -111,6 +111,39 @@ static void adamw_8bit(tx_reference *r, const tx_optimizer_options *o, double ra
     to_8bit(r->v, count_of(r), false);
 }
 
+static void ademamix(tx_reference *r, const tx_optimizer_options *o, double rate, int64_t t, const double *g)
+{
+    const double b1 = (double)o->beta1, b2 = (double)o->beta2, time = (double)t;
+    const double of_1 = log(b1), of_3 = log((double)o->beta3);
+    const double x = o->beta3_steps > 0 ? fmin(1.0, time / (double)o->beta3_steps) : 1.0;
+    const double share = o->slow_weight_steps > 0 ? fmin(1.0, time / (double)o->slow_weight_steps) : 1.0;
+    const double b3 = exp(of_1 * of_3 / ((1.0 - x) * of_3 + x * of_1));
+    for (int64_t i = 0; i < count_of(r); i++) {
+        r->m[i] = b1 * r->m[i] + (1.0 - b1) * g[i];
+        r->c[i] = b3 * r->c[i] + (1.0 - b3) * g[i];
+        r->v[i] = b2 * r->v[i] + (1.0 - b2) * g[i] * g[i];
+        const double sum = r->m[i] / (1.0 - pow(b1, time)) + share * (double)o->slow_weight * r->c[i];
+        const double step = sum / (sqrt(r->v[i] / (1.0 - pow(b2, time))) + (double)o->eps);
+        r->p[i] -= rate * (step + decay_of(r, o) * r->p[i]);
+    }
+}
+
+static void stable_adamw(tx_reference *r, const tx_optimizer_options *o, double rate, int64_t t, const double *g)
+{
+    const double b1 = (double)o->beta1, b2 = (double)o->beta2, eps = (double)o->eps;
+    const double keep1 = b1 * (1.0 - pow(b1, (double)(t - 1))) / (1.0 - pow(b1, (double)t));
+    const double keep2 = b2 * (1.0 - pow(b2, (double)(t - 1))) / (1.0 - pow(b2, (double)t));
+    double mean = 0.0;
+    for (int64_t i = 0; i < count_of(r); i++) {
+        r->m[i] = keep1 * r->m[i] + (1.0 - keep1) * g[i];
+        r->v[i] = keep2 * r->v[i] + (1.0 - keep2) * g[i] * g[i];
+        mean += g[i] * g[i] / fmax(r->v[i], eps * eps) / (double)count_of(r);
+    }
+    rate /= fmax(1.0, sqrt(mean));
+    for (int64_t i = 0; i < count_of(r); i++)
+        r->p[i] = r->p[i] * (1.0 - rate * decay_of(r, o)) - rate * r->m[i] / (sqrt(r->v[i]) + eps);
+}
+
 /* Updates v of a vector, or the row and column sums of a matrix in v and c. Writes the gradient's divisor to m. */
 static void adafactor_moments(tx_reference *r, int64_t t, const double *g)
 {
@@ -192,6 +225,29 @@ static void muon(tx_reference *r, const tx_optimizer_options *o, double rate, co
     free(x);
 }
 
+/* m is z, c is x. */
+static void schedule_free(tx_reference *r, const tx_optimizer_options *o, double rate, int64_t t, const double *g)
+{
+    const bool adam = o->kind == TX_SCHEDULE_FREE_ADAMW;
+    const double b1 = adam ? (double)o->beta1 : (double)o->momentum, b2 = (double)o->beta2;
+    const double warmup = (double)o->warmup_steps;
+    double sum = 0.0, weight = 0.0, now = 0.0;
+    for (int64_t k = 1; k <= t; k++) {
+        now = (double)k < warmup ? rate * (double)k / warmup : rate;
+        weight = now * now;
+        sum += weight;
+    }
+    for (int64_t i = 0; i < count_of(r); i++) {
+        r->m[i] = t == 1 ? r->p[i] : r->m[i];
+        r->c[i] = t == 1 ? r->p[i] : r->c[i];
+        r->v[i] = b2 * r->v[i] + (1.0 - b2) * g[i] * g[i];
+        const double root = sqrt(r->v[i] / (1.0 - pow(b2, (double)t))) + (double)o->eps;
+        r->m[i] -= now * ((adam ? g[i] / root : g[i]) + decay_of(r, o) * r->p[i]);
+        r->c[i] += weight / sum * (r->m[i] - r->c[i]);
+        r->p[i] = b1 * r->c[i] + (1.0 - b1) * r->m[i];
+    }
+}
+
 void tx_reference_update(tx_reference *r, const tx_optimizer_options *o, double rate, int64_t t, const double *g,
                          int64_t least)
 {
@@ -207,6 +263,21 @@ void tx_reference_update(tx_reference *r, const tx_optimizer_options *o, double 
         break;
     case TX_ADAMW_8BIT:
         adamw_8bit(r, o, rate, t, g, least);
+        break;
+    case TX_LION_8BIT:
+        lion(r, o, rate, g);
+        if (!r->table && count_of(r) >= least)
+            to_8bit(r->m, count_of(r), true);
+        break;
+    case TX_ADEMAMIX:
+        ademamix(r, o, rate, t, g);
+        break;
+    case TX_SCHEDULE_FREE_ADAMW:
+    case TX_SCHEDULE_FREE_SGD:
+        schedule_free(r, o, rate, t, g);
+        break;
+    case TX_STABLE_ADAMW:
+        stable_adamw(r, o, rate, t, g);
         break;
     case TX_MUON:
         if (r->columns && !r->table)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every optimizer of optimizers.def. The first ten updates of parameters of several shapes are compared with double
+ * Every optimizer of optimizers.def. The first 20 updates of parameters of several shapes are compared with double
  * precision (optimizer_reference.c). That reference is compared with the results of PyTorch, transformers and
  * bitsandbytes for four numbers. test_optimizers DEVICE
  *   test_optimizers DEVICE */
@@ -10,47 +10,115 @@
 
 #define OPTIONS(kind_) .size = sizeof(tx_optimizer_options), .kind = TX_##kind_
 #define ADAM .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f
+#define SLOW .beta3 = 0.9999f, .slow_weight = 5
 
 static const char *device;
 
 /* ---- Four numbers -------------------------------------------------------------------------------------- */
 
-/* Learning rate 0.01; p after three updates of 1, -0.5, 0.25, 2 by torch 2.15, transformers 5.23, bitsandbytes 0.50. */
+/* Learning rate 0.01; p after three updates of 1, -0.5, 0.25, 2 by torch 2.15, transformers 5.23, bitsandbytes 0.50,
+ * and after 20 by torch-optimi 0.3.3, bitsandbytes 0.50 and schedulefree 1.4.1. */
 static const struct {
     tx_optimizer_options options;
     int64_t rows, columns;
     double p[4], tolerance;
+    int64_t updates;
 } vectors[] = {
-    {{OPTIONS(ADAMW), ADAM, .weight_decay = 0.1f}, 4, 0, {.976253331, -.490853339, .235041901, 2.01082826}, 5e-7},
+    {{OPTIONS(ADAMW), ADAM, .weight_decay = 0.1f}, 4, 0, {.976253331, -.490853339, .235041901, 2.01082826}, 5e-7, 3},
     {{OPTIONS(SGD), .momentum = 0.9f, .weight_decay = 0.1f},
      4,
      0,
      {.988491654, -.498684019, .243278086, 1.99666512},
-     5e-7},
+     5e-7,
+     3},
     {{OPTIONS(SGD), .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true},
      4,
      0,
      {.985167027, -.501331389, .241217881, 1.99249148},
-     5e-7},
-    {{OPTIONS(ADAFACTOR), .weight_decay = 0.1f}, 4, 0, {.984487712, -.509488344, .242431164, 1.99388552}, 5e-7},
-    {{OPTIONS(ADAFACTOR), .weight_decay = 0.1f}, 2, 2, {.984743059, -.507602513, .241020411, 1.9938153}, 5e-7},
+     5e-7,
+     3},
+    {{OPTIONS(ADAFACTOR), .weight_decay = 0.1f}, 4, 0, {.984487712, -.509488344, .242431164, 1.99388552}, 5e-7, 3},
+    {{OPTIONS(ADAFACTOR), .weight_decay = 0.1f}, 2, 2, {.984743059, -.507602513, .241020411, 1.9938153}, 5e-7, 3},
     {{OPTIONS(ADAFACTOR), .relative_step = true, .scale_parameter = true},
      2,
      2,
      {.985798419, -.510438621, .240519866, 1.99981761},
-     5e-7},
+     5e-7,
+     3},
     {{OPTIONS(LION), .beta1 = 0.9f, .beta2 = 0.999f, .weight_decay = 0.1f},
      4,
      0,
      {.987033069, -.508511484, .239260748, 1.98399627},
-     5e-7},
-    {{OPTIONS(ADAMW_8BIT), ADAM, .weight_decay = 0.1f}, 4, 0, {.976287663, -.490849853, .235025272, 2.01077914}, 5e-7},
+     5e-7,
+     3},
+    {{OPTIONS(ADAMW_8BIT), ADAM, .weight_decay = 0.1f},
+     4,
+     0,
+     {.976287663, -.490849853, .235025272, 2.01077914},
+     5e-7,
+     3},
     {{OPTIONS(MUON), ADAM, .momentum = 0.95f, .nesterov = true, .weight_decay = 0.1f}, /* torch's is in bf16 */
      2,
      2,
      {.997749031, -.49610728, .23183082, 2.0053575},
-     3e-4},
+     3e-4,
+     3},
+    {{OPTIONS(STABLE_ADAMW), ADAM, .weight_decay = 0.1f},
+     4,
+     0,
+     {.918324232, -.544163525, .179132864, 2.01718712},
+     2e-6,
+     20},
+    {{OPTIONS(ADEMAMIX), ADAM, SLOW, .weight_decay = 0.1f},
+     4,
+     0,
+     {.916336477, -.546839058, .176527292, 2.0174582},
+     2e-6,
+     20},
+    {{OPTIONS(ADEMAMIX), ADAM, SLOW, .weight_decay = 0.1f, .slow_weight_steps = 30, .beta3_steps = 25},
+     4,
+     0,
+     {.915642023, -.546829283, .175555527, 2.01855803},
+     2e-6,
+     20},
+    {{OPTIONS(LION_8BIT), .beta1 = 0.9f, .beta2 = 0.999f, .weight_decay = 0.1f},
+     4,
+     0,
+     {.900944293, -.549597204, .185683429, 1.90087593},
+     2e-6,
+     20},
+    {{OPTIONS(SCHEDULE_FREE_ADAMW), ADAM, .weight_decay = 0.1f},
+     4,
+     0,
+     {.950755966, -.533762812, .213124503, 1.99823902},
+     1e-6,
+     20},
+    {{OPTIONS(SCHEDULE_FREE_ADAMW), ADAM, .weight_decay = 0.1f, .warmup_steps = 7},
+     4,
+     0,
+     {.963965746, -.536904474, .217277683, 1.99626462},
+     1e-6,
+     20},
+    {{OPTIONS(SCHEDULE_FREE_SGD), .momentum = 0.9f, .weight_decay = 0.1f},
+     4,
+     0,
+     {.981506591, -.506957276, .238960998, 1.98501278},
+     1e-6,
+     20},
+    {{OPTIONS(SCHEDULE_FREE_SGD), .momentum = 0.8f, .weight_decay = 0.1f, .warmup_steps = 30},
+     4,
+     0,
+     {.992204358, -.503810884, .245616517, 1.99272727},
+     1e-6,
+     20},
 };
+
+/* The averages of the last four rows by schedulefree. */
+enum { AVERAGES = 4, FIRST_AVERAGE = sizeof vectors / sizeof vectors[0] - AVERAGES };
+static const double averages[AVERAGES][4] = {{.954555183, -.530601823, .215732379, 1.99839949},
+                                             {.967119326, -.534531185, .219255226, 1.99630869},
+                                             {.98309719, -.50629098, .239721194, 1.98638897},
+                                             {.993195078, -.503541969, .245946022, 1.99344047}};
 
 static void reference_is_theirs(void **state)
 {
@@ -60,16 +128,19 @@ static void reference_is_theirs(void **state)
         tx_reference r;
         assert_true(tx_reference_create(&r, vectors[i].rows, vectors[i].columns, start));
         r.decays = true;
-        for (int64_t t = 1; t <= 3; t++)
-            tx_reference_update(&r, &vectors[i].options, 0.01, t, g[t - 1], 0);
+        for (int64_t t = 1; t <= vectors[i].updates; t++)
+            tx_reference_update(&r, &vectors[i].options, 0.01, t, g[(t - 1) % 3], 0);
         for (int k = 0; k < 4; k++)
             if (!(fabs(r.p[k] - vectors[i].p[k]) <= vectors[i].tolerance))
                 fail_msg("row %zu: number %d is %.9g, not %.9g", i, k, r.p[k], vectors[i].p[k]);
+        for (int k = 0; k < 4 && i >= FIRST_AVERAGE; k++)
+            if (!(fabs(r.c[k] - averages[i - FIRST_AVERAGE][k]) <= vectors[i].tolerance))
+                fail_msg("row %zu: average %d is %.9g, not %.9g", i, k, r.c[k], averages[i - FIRST_AVERAGE][k]);
         tx_reference_free(&r);
     }
 }
 
-/* ---- Ten updates ------------------------------------------------------------------------------------------ */
+/* ---- Twenty updates ------------------------------------------------------------------------------------------ */
 
 static const struct {
     const char *name;
@@ -84,7 +155,7 @@ static const struct {
               {"sections", 91, 47, false, 0, 3, {40, 30, 21}},
               {"section_bias", 301, 0, false, 0, 3, {170, 100, 31}},
               {"experts", 120, 33, false, 3, 2, {25, 15}}};
-enum { PARAMS = sizeof params / sizeof params[0], OF_ROWS = 4, UPDATES = 10, TENSORS = 6 };
+enum { PARAMS = sizeof params / sizeof params[0], OF_ROWS = 4, UPDATES = 20, TENSORS = 6 };
 
 /* At least one case of every kind. The limits are the largest error and the mean square error, in learning rates. With
  * states of few bits, one different rounding moves a weight by a part of a step. */
@@ -120,13 +191,21 @@ static const struct {
      {2, 1, 1, 2},
      "momentum_buffer"},
     {{OPTIONS(MUON), ADAM, .momentum = 0.9f, .match_rms = true}, 4e-3, 4e-4, {2, 1, 1, 2}, "momentum_buffer"},
+    {{OPTIONS(LION_8BIT), .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f}, 2.1, 0.2, {1, 2, 2, 1}, "exp_avg_8bit"},
+    {{OPTIONS(ADEMAMIX), ADAM, SLOW, .weight_decay = 0.1f}, 2e-4, 4e-5, {3, 3, 3, 3}, "exp_avg"},
+    {{OPTIONS(ADEMAMIX), ADAM, SLOW, .slow_weight_steps = 30, .beta3_steps = 8}, 2e-4, 4e-5, {3, 3, 3, 3}, "exp_avg"},
+    {{OPTIONS(STABLE_ADAMW), ADAM, .weight_decay = 0.1f}, 2e-4, 4e-5, {2, 2, 2, 2}, "exp_avg"},
+    {{OPTIONS(SCHEDULE_FREE_ADAMW), ADAM, .weight_decay = 0.1f}, 2e-4, 4e-5, {3, 3, 3, 3}, "y"},
+    {{OPTIONS(SCHEDULE_FREE_ADAMW), ADAM, .weight_decay = 0.1f, .warmup_steps = 12}, 2e-4, 4e-5, {3, 3, 3, 3}, "y"},
+    {{OPTIONS(SCHEDULE_FREE_SGD), .momentum = 0.9f, .weight_decay = 0.1f}, 2e-4, 4e-5, {2, 2, 2, 2}, "y"},
+    {{OPTIONS(SCHEDULE_FREE_SGD), .momentum = 0.8f, .warmup_steps = 30}, 2e-4, 4e-5, {2, 2, 2, 2}, "y"},
 };
 
 typedef struct fixture {
     tx_engine *engine;
     tx_model *model;
     tx_graph *graph;
-    tx_plan *train, *update;
+    tx_plan *train, *update, *average;
     tx_tensor *x[PARAMS];
     tx_reference reference[PARAMS][TENSORS];
 } fixture;
@@ -196,7 +275,9 @@ static void build(fixture *f, const tx_optimizer_options *options, uint64_t *see
     }
     assert_int_equal(tx_backward(f->graph, sum), TX_OK);
     assert_int_equal(tx_plan_create(f->graph, "train", &f->train), TX_OK);
+    assert_int_equal(tx_optimizer_average(f->model, &f->average), TX_INVALID);
     assert_int_equal(tx_optimizer_create(f->model, options, &f->update), TX_OK);
+    assert_int_equal(tx_optimizer_average(f->model, &f->average), TX_OK);
     for (int p = 0; p < PARAMS; p++) {
         float start[100 * 96];
         double wide[100 * 96];
@@ -219,6 +300,7 @@ static void let_go(fixture *f)
     for (int p = 0; p < PARAMS; p++)
         for (int k = 0; k < tensors_of(p); k++)
             tx_reference_free(&f->reference[p][k]);
+    tx_plan_free(f->average);
     tx_plan_free(f->update);
     tx_plan_free(f->train);
     tx_graph_free(f->graph);
@@ -266,7 +348,8 @@ static void step(fixture *f, const tx_optimizer_options *o, double rate, int64_t
     assert_int_equal(tx_plan_run(f->update), TX_OK);
 }
 
-static void compare(fixture *f, size_t row, double rate)
+/* Compares the weights, or their average, which is in place of the weights. */
+static void compare(fixture *f, size_t row, double rate, bool averaged)
 {
     for (int p = 0; p < PARAMS; p++) {
         float got[100 * 96];
@@ -275,8 +358,9 @@ static void compare(fixture *f, size_t row, double rate)
         for (int k = 0; k < tensors_of(p); k++) {
             int64_t first;
             const int64_t count = rows_of(p, k, &first) * (params[p].columns ? params[p].columns : 1);
+            const tx_reference *r = &f->reference[p][k];
             for (int64_t i = 0; i < count; i++) {
-                const double error = fabs((double)got[first + i] - f->reference[p][k].p[i]) / rate;
+                const double error = fabs((double)got[first + i] - (averaged ? r->c : r->p)[i]) / rate;
                 most = error <= most ? most : error; /* NaN stays */
                 squares += error * error;
             }
@@ -313,7 +397,7 @@ static void check_states(fixture *f, size_t row)
     for (int p = 0; p < OF_ROWS; p++)
         assert_int_equal(tx_model_states(f->model, p), rows[row].states[p]);
     for (int p = OF_ROWS; p < PARAMS; p++) { /* no tensor of these is large enough for 8 bits */
-        const bool large = rows[row].options.kind == TX_ADAMW_8BIT;
+        const bool large = rows[row].options.kind == TX_ADAMW_8BIT || rows[row].options.kind == TX_LION_8BIT;
         assert_int_equal(tx_model_states(f->model, p), rows[row].states[params[p].columns && !large ? 1 : 3]);
     }
     if (!rows[row].name)
@@ -322,7 +406,36 @@ static void check_states(fixture *f, size_t row)
     assert_string_equal(info.name, rows[row].name);
 }
 
-static void ten_updates(void **state)
+static bool is_free(const tx_optimizer_options *o)
+{
+    return o->kind == TX_SCHEDULE_FREE_ADAMW || o->kind == TX_SCHEDULE_FREE_SGD;
+}
+
+static double rate_at(const tx_optimizer_options *o, double rate, int64_t t)
+{
+    return is_free(o) && (float)t < o->warmup_steps ? rate * (double)t / (double)o->warmup_steps : rate;
+}
+
+/* The exchange shows the average. A second one restores every bit. Before the first update it changes nothing. */
+static void exchange(fixture *f, size_t row, double rate, bool updated)
+{
+    static float before[PARAMS][100 * 96], after[100 * 96];
+    assert_true(is_free(&rows[row].options) == (f->average != NULL));
+    if (!f->average)
+        return;
+    for (int p = 0; p < PARAMS; p++)
+        assert_int_equal(tx_model_read(f->model, TX_PARAM_WEIGHT, p, before[p]), TX_OK);
+    assert_int_equal(tx_plan_run(f->average), TX_OK);
+    if (updated)
+        compare(f, row, rate, true);
+    assert_int_equal(tx_plan_run(f->average), TX_OK);
+    for (int p = 0; p < PARAMS; p++) {
+        assert_int_equal(tx_model_read(f->model, TX_PARAM_WEIGHT, p, after), TX_OK);
+        assert_memory_equal(before[p], after, (size_t)count_of(p) * sizeof *after);
+    }
+}
+
+static void twenty_updates(void **state)
 {
     fixture *f = *state;
     uint32_t seen = 0;
@@ -333,10 +446,13 @@ static void ten_updates(void **state)
         seen |= 1u << o->kind;
         build(f, o, &seed);
         check_states(f, row);
-        assert_int_equal(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, rate), TX_OK);
-        for (int64_t t = 1; t <= UPDATES; t++)
+        exchange(f, row, rate, false);
+        for (int64_t t = 1; t <= UPDATES; t++) {
+            assert_int_equal(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, rate_at(o, rate, t)), TX_OK);
             step(f, o, rate, t, &seed);
-        compare(f, row, rate);
+        }
+        compare(f, row, rate, false);
+        exchange(f, row, rate, true);
         if (o->kind == TX_ADAFACTOR) {
             compare_sums(f, 4, 0, TX_SHAPE(91));
             compare_sums(f, 4, 1, TX_SHAPE(3, 47));
@@ -351,7 +467,7 @@ static void ten_updates(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reference_is_theirs),
-                                       cmocka_unit_test_setup_teardown(ten_updates, set_up, tear_down)};
+                                       cmocka_unit_test_setup_teardown(twenty_updates, set_up, tear_down)};
     device = tx_test_device(argc > 1 ? argv[1] : "cpu");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

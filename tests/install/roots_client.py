@@ -20,7 +20,7 @@ assert "".join(p.choices[0].text for p in parts if p.choices) == got.text
 said = [{"role": "user", "content": "the dog"}]
 assert client.chat.completions.create(model=model, messages=said, max_tokens=4).usage.completion_tokens > 0
 try:
-    client.completions.create(model=model, prompt=prompt, max_tokens=20, presence_penalty=1)
+    client.completions.create(model=model, prompt=prompt, max_tokens=20, extra_body={"mirostat": 2})
     sys.exit("a request with an unsupported key was answered")
 except openai.BadRequestError as error:
-    assert "presence_penalty" in str(error), error
+    assert "mirostat" in str(error), error

@@ -9,6 +9,7 @@
 #include "models/tx_convert.h"
 #include "models/tx_folder.h"
 #include "models/tx_generate.h"
+#include "models/tx_grammar.h"
 #include "models/tx_text.h"
 #include "models/tx_train.h"
 #include "tx_file.h"

@@ -77,6 +77,27 @@ static void reports_are_taken_out(void **state)
     expect(PARTS(MARK "garbage\n" MARK "7 step 5\n" MARK "\n" MARK "0 step"), "", -1);
 }
 
+/* MPICH's launcher writes its report in pieces, which may be read one by one. */
+static void the_launchers_report_is_left_out(void **state)
+{
+    static const char rule[] = "===================================================================================\n";
+    char text[1024];
+    snprintf(text, sizeof text,
+             "one\n\n%s=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 1\n%s"
+             "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Hangup (signal 1)\n"
+             "This typically refers to a problem with your application.\n"
+             "Please see the FAQ page for debugging suggestions\n",
+             rule, rule);
+    for (size_t piece = 1; piece < strlen(text); piece++) {
+        char first[1024];
+        snprintf(first, sizeof first, "%.*s", (int)piece, text);
+        expect(PARTS(first, text + piece), "one\n", -1);
+    }
+    expect(PARTS("\n\ntwo\n"), "\n\ntwo\n", -1);
+    expect(PARTS("=====>  ", "half\n", "==", "= Title =\n"), "=====>  half\n=== Title =\n", -1);
+    expect(PARTS("=="), "==", -1);
+}
+
 static void logs_get_the_lines_of_their_rank(void **state)
 {
     char *folder = tx_path_join(*state, "logs"), *zero = tx_path_join(folder, "rank-0.log"), *text, *read;
@@ -143,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(marks),
         cmocka_unit_test(reports_are_taken_out),
+        cmocka_unit_test(the_launchers_report_is_left_out),
         cmocka_unit_test(logs_get_the_lines_of_their_rank),
         cmocka_unit_test(long_lines),
     };

@@ -14,12 +14,12 @@ import shutil
 import sys
 import tempfile
 
-from forms import ADDED, FEATURES, HEADS, KERNELS, PRODUCTS, TRANSPOSES, attention_forms, attention_options
+from forms import FEATURES, HEADS, KERNELS, PRODUCTS, TRANSPOSES, attention_forms, attention_options
 from targets import Program, Programs, parallel, run, skip
 
 TARGETS = {"DPAS8": ("dg2",), "DPAS16": ("bmg", "pvc")}
 REGISTERS = " -cl-intel-256-GRF-per-thread"
-EPILOGUES = ("",) + tuple(f" -DEPILOGUE={e} -DEXACT={exact}" for e, exact in ((1, 0), (1, 1), (2, 0), (2, 1), (3, 0)))
+EPILOGUES = ("",) + tuple(f" -DEPILOGUE={e} -DEXACT={exact}" for e, exact in ((1, 0), (1, 1), (2, 0), (2, 1)))
 STORED = {"bf16": "bf16", "fp16": "f16", "tf32": "f32"}
 
 
@@ -28,7 +28,7 @@ def product_forms():
     with open(PRODUCTS) as file:
         text = file.read()
     for words in re.findall(r"^TX_MATRIX\((.*)\)$", text, flags=re.M):
-        name, atom, _, lanes, takes, _, rows, columns, warps_m, warps_n, stages, pitch, _ = \
+        name, atom, _, lanes, takes, _, rows, columns, warps_m, warps_n, stages, pitch, _, _ = \
             [word.strip().strip('"') for word in words.split(",")]
         if atom in TARGETS:
             options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} "
@@ -68,8 +68,7 @@ def product_program(texts, form, dtype, transposes, epilogue=""):
     stored = STORED[dtype]
     return Program(os.path.join(texts, "gemm_matrix.cl"), "gemm_matrix",
                    f"{form[3]} -DAB={stored} -DY={stored} -DWIDEN={int(dtype != 'tf32')} "
-                   f"-DTRANS_A={transposes[0]} -DTRANS_B={transposes[1]} "
-                   f"-DPARTS=0{ADDED['00'] + epilogue if epilogue else ADDED[transposes]}")
+                   f"-DTRANS_A={transposes[0]} -DTRANS_B={transposes[1]}{epilogue}")
 
 
 def product_work():

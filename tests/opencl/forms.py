@@ -60,8 +60,6 @@ def registers_of(tools, target, path, kernel):
 
 TARGETS = {"MMA": ("sm_80", "sm_90"), "WGMMA": ("sm_90",), "MFMA": ("gfx90a", "gfx942"), "WMMA": ("gfx1100", "gfx1201")}
 TRANSPOSES = ("00", "01", "10")
-# Additions to a layer's results: a bias forward, nothing for the input's gradient, the old value for the weight's.
-ADDED = {"00": " -DBIAS=1 -DADDS=0", "01": " -DBIAS=0 -DADDS=0", "10": " -DBIAS=0 -DADDS=1"}
 # Properties of operands: storage type, whether it has 16 bits, and floating-point operations of a warp's instruction.
 MMA = {"bf16": 4096, "tf32": 2048, "fp32": 2048}
 MFMA = {"bf16": 2 * 32 * 32 * 8, "tf32": 2 * 32 * 32 * 4, "fp32": 2 * 32 * 32 * 2}
@@ -74,22 +72,30 @@ def product_forms():
     with open(PRODUCTS) as file:
         text = file.read()
     for words in re.findall(r"^TX_MATRIX\((.*)\)$", text, flags=re.M):
-        name, atom, vendor, lanes, takes, quads, rows, columns, warps_m, warps_n, stages, pitch, _ = \
+        name, atom, vendor, lanes, takes, quads, rows, columns, warps_m, warps_n, stages, pitch, planes, _ = \
             [word.strip().strip('"') for word in words.split(",")]
         if atom not in TARGETS: # Intel's: dpas.py
             continue
-        flops = {"MMA": MMA, "WGMMA": {"bf16": 2 * 16 * int(columns) * 16}, "MFMA": MFMA, "WMMA": WMMA}[atom]
-        types = ["fp32"] if takes == "FULL" else ["bf16"] + (["tf32"] if "TF32" in takes else [])
+        wgmma = dict.fromkeys(("bf16", "tf32", "fp32"), 2 * 16 * int(columns) * 16)
+        flops = {"MMA": MMA, "WGMMA": wgmma, "MFMA": MFMA, "WMMA": WMMA}[atom]
+        types = [dtype for word, dtype in (("HALVES", "bf16"), ("TF32", "tf32"), ("FULL", "fp32")) if word in takes]
         options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} "
                    f"-DWARPS_M={warps_m} -DWARPS_N={warps_n} "
-                   f"-DSTAGES={stages} -DFULL={int(takes == 'FULL')} -DVW={4 if quads == 'true' else 1}" +
+                   f"-DSTAGES={stages} -DFULL={int(takes == 'FULL')} -DVW={4 if quads == 'true' else 1} "
+                   f"-DPLANES={planes}" +
                    " -DSWIZZLE=1" * (vendor == "TX_CL_AMD" and pitch == "64"))
         warps = int(warps_m) * int(warps_n)
         yield (name, TARGETS[atom], {t: flops[t] for t in types}, options, int(rows), int(columns),
-               warps, int(lanes), int(stages) * (int(rows) + int(columns)) * int(pitch))
+               warps, int(lanes), int(stages) * (int(rows) + int(columns)) * int(pitch) * int(planes))
     for lanes, targets in ((32, TARGETS["MMA"] + TARGETS["WMMA"]), (64, TARGETS["MFMA"])):
         yield ("portable-tile-128x128x8", targets, {"fp32": 2 * lanes}, TILE, 128, 128, 256 // lanes, lanes,
                2 * 4 * 8 * 264)
+
+
+def planes_of(form):
+    """Planes of bf16 into which the operands are split, or 1."""
+    found = re.search(r"-DPLANES=(\d)", form[3])
+    return int(found[1]) if found else 1
 
 
 def product_options(form, target, dtype, transposes, epilogue=0):
@@ -100,10 +106,10 @@ def product_options(form, target, dtype, transposes, epilogue=0):
             options = options.replace("VW=4", "VW=1")
     if target == "sm_80": # ptxas accepts at most 48 KiB for it, drivers accept more
         options = options.replace("-DSTAGES=4", "-DSTAGES=2")
-    stored = "bf16" if dtype == "bf16" else "f32"
-    return (f"{options} -DAB={stored} -DY={stored} -DWIDEN={int(dtype == 'bf16')} -DTRANS_A={transposes[0]} "
-            f"-DTRANS_B={transposes[1]} -DPARTS=0" + ADDED[transposes] * (form[0] != "portable-tile-128x128x8") +
-            f" -DEPILOGUE={epilogue} -DEXACT=0" * (epilogue > 0))
+    result = "bf16" if dtype == "bf16" else "f32"
+    stored = "bf16" if planes_of(form) > 1 else result
+    return (f"{options} -DAB={stored} -DY={result} -DWIDEN={int(stored == 'bf16')} -DTRANS_A={transposes[0]} "
+            f"-DTRANS_B={transposes[1]}" + f" -DEPILOGUE={epilogue} -DEXACT=0" * (epilogue > 0))
 
 
 def product_program(texts, form, *options):
@@ -120,10 +126,10 @@ def product_work():
 
 # ---- Attention ------------------------------------------------------------------------------------------------
 
-# By atom: targets, and floating-point operations of a warp's instruction. ptxas accepts the local memory of some forms
-# only for sm_90; drivers accept it for others.
-ATOMS = {"MMA": (("sm_90",), MMA["bf16"]), "MFMA": (("gfx90a", "gfx942"), MFMA["bf16"]),
-         "WMMA": (("gfx1100", "gfx1201"), WMMA["bf16"])}
+# By atom: targets, and floating-point operations of a warp's instruction, of wgmma for one column. ptxas accepts the
+# local memory of some forms only for sm_90; drivers accept it for others.
+ATOMS = {"MMA": (("sm_90",), MMA["bf16"]), "WGMMA": (("sm_90",), 2 * 16 * 16),
+         "MFMA": (("gfx90a", "gfx942"), MFMA["bf16"]), "WMMA": (("gfx1100", "gfx1201"), WMMA["bf16"])}
 # By kernel: text, function, and products of own lines by others.
 KERNELS = {"FORWARD": ("attention_matrix", "attention", 2),
            "GRAD_Q": ("attention_matrix_grad_q", "attention_grad_q", 3),

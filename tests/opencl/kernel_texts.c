@@ -295,7 +295,7 @@ static FILE *create(const char *folder, const char *name, const char *suffix)
 static bool write_text(const char *folder, const char *source)
 {
     char *text;
-    if (tx_cl_program_text(source, NULL, &text)) {
+    if (tx_cl_program_text(source, "", &text)) {
         fprintf(stderr, "kernel_texts: %s\n", tx_error());
         return false;
     }

@@ -29,9 +29,10 @@ def forms_of(texts):
             if form[0].endswith("256") and target == "sm_80":
                 program.options = program.options.replace("-DSTAGES=2", "-DSTAGES=4")
             yield f"product {dtype}", form[0], target, cards, program, function
-    for form in attention_forms(("MMA",), HEADS, all_forms=True):
-        program, function = attention_program(texts, form, "sm_80", "bf16", FEATURES[1])
-        yield f"{function} {form[5]}", form[1], "sm_80", CARDS, program, function
+    for form in attention_forms(("MMA", "WGMMA"), HEADS, all_forms=True):
+        target, cards = ("sm_90", ("sm_90a",)) if form[2] == "WGMMA" else ("sm_80", CARDS)
+        program, function = attention_program(texts, form, target, "bf16", FEATURES[1])
+        yield f"{function} {form[5]}", form[1], target, cards, program, function
 
 
 def build(tools, folder, work):

@@ -45,7 +45,11 @@ static uint narrow_both(float a, float b)
 
 #if ATOM == MMA || ATOM == WGMMA
 #if ATOM == WGMMA
-#define SHOWN (6 + 8 * 8) /* instructions of wgmma that wait */
+#ifdef TILE_N
+#define SHOWN (8 + 8 * 8) /* instructions of wgmma that wait */
+#else
+#define SHOWN (8 + 8 * 16)
+#endif
 #else
 #define SHOWN 6
 #endif
@@ -116,12 +120,14 @@ static void load_matrices(uint out[4], const __local ab_t *row, int turned, __lo
 
 #if ATOM == WGMMA
 /* Started operations run when the work-item waits for them, so that a write into a block that comes too early is
- * detected. `shown` holds the positions of the blocks of a and b (4 words), the number of started operations (4), and
- * the number at the last call of units_close (5). The descriptors and positions of the blocks follow. */
+ * detected. `shown` holds the positions of a product's blocks of a and b (4 words), the number of started operations
+ * (4), and the numbers at the last call of units_close (5) and the one before (6). The operands follow from word 8 on:
+ * the descriptors and positions of the blocks, or the fragment of a in four words. */
 
 static int along_at(int line, int term);
 static int across_at(int term, int line, int lines);
 
+#ifdef TILE_N
 /* Completes the copies of this work-item (matrix_copy_async.cl). */
 static void show(const __local ab_t *block, int along, int lines, int item)
 {
@@ -135,14 +141,17 @@ static void show(const __local ab_t *block, int along, int lines, int item)
     }
 }
 
-static void blocks_show(const __local ab_t *a, const __local ab_t *b, int item, __local uint *shown)
+static void blocks_show(const __local ab_t *a, const __local ab_t *b, int step, int item, __local uint *shown)
 {
     __local uint *mine = shown + item * SHOWN;
-    show(a, !TRANS_A, TILE_M, item);
-    show(b, TRANS_B, TILE_N, item);
+    if (step == 0 || PLANE_A(step) < PLANE_A(step - 1)) /* the first that reads it */
+        show(a, !TRANS_A, TILE_M, item);
+    if (step == 0 || PLANE_B(step) > PLANE_B(step - 1))
+        show(b, TRANS_B, TILE_N, item);
     vstore2(as_uint2((ulong)a), 0, mine);
     vstore2(as_uint2((ulong)b), 1, mine);
 }
+#endif
 
 /* The element of a line and a term of an operand that a descriptor names, in a block at this address. */
 static float described(ulong descriptor, ulong block, int line, int term, int across)
@@ -156,21 +165,30 @@ static float described(ulong descriptor, ulong block, int line, int term, int ac
     return element_of((const __local uint *)(block + (at ^ (at >> 7 & 7) << 4)), 0);
 }
 
-/* The values of a lane's 2 rows and TILE_N / 4 columns. */
-static void run(float *sum, const __local uint *one, int item)
+/* Terms 0 to 15 of a lane's 2 rows, which four lanes have in registers, begun together. */
+static void held(float left[2][16], const __local uint *one, int lane)
 {
-    const ulong a = as_ulong(vload2(0, one)), b = as_ulong(vload2(1, one));
-    const ulong block_a = as_ulong(vload2(2, one)), block_b = as_ulong(vload2(3, one));
+    for (int i = 0; i < 32; i++) {
+        const int row = i / 16, k = i % 16;
+        left[row][k] = element_of(one + (k / 2 % 4 - lane % 4) * SHOWN + row + k / 8 * 2, k % 2);
+    }
+}
+
+/* The values of a lane's 2 rows and a quarter of the columns. */
+static void run(float *sum, const __local uint *one, int item, int columns, int is_held, int a_across, int b_across)
+{
+    const ulong a = as_ulong(vload2(0, one)), block_a = as_ulong(vload2(1, one));
+    const ulong b = as_ulong(vload2(2, one)), block_b = as_ulong(vload2(3, one));
     const int lane = item % 32, row = item / 32 % 4 * 16 + lane / 4;
     float left[2][16];
-    for (int k = 0; k < 16; k++) {
-        left[0][k] = described(a, block_a, row, k, TRANS_A);
-        left[1][k] = described(a, block_a, row + 8, k, TRANS_A);
-    }
-    for (int c = 0; c < TILE_N / 4; c++) {
+    if (is_held)
+        held(left, one, lane);
+    for (int i = 0; i < 32 && !is_held; i++)
+        left[i / 16][i % 16] = described(a, block_a, row + i / 16 * 8, i % 16, a_across);
+    for (int c = 0; c < columns / 4; c++) {
         double first = sum[c / 2 * 4 + c % 2], second = sum[c / 2 * 4 + c % 2 + 2];
         for (int k = 0; k < 16; k++) {
-            const double right = described(b, block_b, c / 2 * 8 + lane % 4 * 2 + c % 2, k, !TRANS_B);
+            const double right = described(b, block_b, c / 2 * 8 + lane % 4 * 2 + c % 2, k, b_across);
             first += left[0][k] * right;
             second += left[1][k] * right;
         }
@@ -179,13 +197,16 @@ static void run(float *sum, const __local uint *one, int item)
     }
 }
 
-/* The first `count` of all that is begun. */
-static void run_first(float *sum, uint count, __local uint *mine)
+/* The first `count` of all that is begun, if they add to these sums. */
+static void run_first(float *sum, uint count, __local uint *mine, int columns, int is_held, int a_across, int b_across)
 {
-    __local uint *one = mine + 6;
+    __local uint *one = mine + 8;
+    barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = 0; i < count; i++)
-        run(sum, one + 8 * i, get_local_id(0));
-    mine[4] -= count;
+        run(sum, one + 8 * i, get_local_id(0), columns, is_held, a_across, b_across);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 4; i < 7; i++)
+        mine[i] = max(mine[i], count) - count;
     for (uint i = 0; i < 8 * mine[4]; i++)
         one[i] = one[8 * count + i];
 }
@@ -199,28 +220,94 @@ static void units_begin(void)
 {
 }
 
-static void multiply_terms(float *sum, ulong a, ulong b, __local uint *shown)
+static void copies_show(void)
 {
-    __local uint *mine = shown + get_local_id(0) * SHOWN, *one = mine + 6 + 8 * mine[4];
-    vstore2(as_uint2(a), 0, one);
-    vstore2(as_uint2(b), 1, one);
-    for (int i = 0; i < 4; i++)
-        one[4 + i] = mine[i];
+}
+
+static void units_close(__local uint *shown)
+{
+    __local uint *mine = shown + get_local_id(0) * SHOWN;
+    mine[6] = mine[5];
+    mine[5] = mine[4];
+}
+
+static void begin(ulong2 a, ulong2 b, __local uint *shown)
+{
+    __local uint *mine = shown + get_local_id(0) * SHOWN, *one = mine + 8 + 8 * mine[4];
+    vstore4(as_uint4(a), 0, one);
+    vstore4(as_uint4(b), 1, one);
     //@90a mine[4]++;
 }
 
-static void units_close(float *sum, __local uint *shown)
+#ifdef TILE_N
+static void multiply_terms(float *sum, ulong a, ulong b, int adds, __local uint *shown)
 {
     __local uint *mine = shown + get_local_id(0) * SHOWN;
-    run_first(sum, mine[5], mine);
-    mine[5] = mine[4];
+    for (int e = 0; !adds && e < TILE_N / 2; e++)
+        sum[e] = 0.0f; /* with PROMOTES nothing waits then */
+    begin((ulong2)(a, as_ulong(vload2(0, mine))), (ulong2)(b, as_ulong(vload2(1, mine))), shown);
+}
+
+static void units_wait_earlier(float *sum, __local uint *shown)
+{
+    __local uint *mine = shown + get_local_id(0) * SHOWN;
+    run_first(sum, mine[6], mine, TILE_N, 0, TRANS_A, !TRANS_B);
 }
 
 static void units_end(float *sum, __local uint *shown)
 {
     __local uint *mine = shown + get_local_id(0) * SHOWN;
-    run_first(sum, mine[4], mine);
+    run_first(sum, mine[4], mine, TILE_N, 0, TRANS_A, !TRANS_B);
 }
+#else /* attention_wgmma.cl */
+static void multiply_keys(float *s, const __local ab_t *pool, ulong a, ulong b, int first, __local uint *shown)
+{
+    for (int e = 0; first && e < OTHERS / 2; e++)
+        s[e] = 0.0f;
+    begin((ulong2)(a, (ulong)pool), (ulong2)(b, (ulong)pool), shown);
+}
+
+static void multiply_values(float *out, const uint *p, const __local ab_t *pool, ulong b, __local uint *shown)
+{
+    begin(as_ulong2(vload4(0, p)), (ulong2)(b, (ulong)pool), shown);
+}
+
+static void scores_wait(float *s, __local uint *shown)
+{
+    __local uint *mine = shown + get_local_id(0) * SHOWN;
+    run_first(s, mine[6], mine, OTHERS, 0, 0, 0);
+}
+
+static void outputs_wait(float *out, __local uint *shown)
+{
+    __local uint *mine = shown + get_local_id(0) * SHOWN;
+    run_first(out, mine[4], mine, D, 1, 0, 1);
+}
+
+static void sums_hold(float *out)
+{
+}
+
+static void fragment_hold(uint *p)
+{
+}
+
+static void powers_hold(float sum)
+{
+}
+
+/* Completes the copies of this work-item (attention_mma.cl). */
+static void lines_show(__local ab_t *block, int lines, int item)
+{
+    for (int at = item; at < lines * PIECES; at += GROUP) {
+        const int line = at / PIECES, term = at % PIECES * PIECE;
+        __local uint *piece = (__local uint *)(block + line * 64 + term / 64 * 64 * lines +
+                                               (term % 64 ^ line % 8 * PIECE));
+        for (int word = 0; word < 4; word++)
+            piece[word] ^= ~0u;
+    }
+}
+#endif
 #endif
 #elif ATOM == DPAS8 || ATOM == DPAS16
 #define HELD (128 / LANES) /* words of an operand */

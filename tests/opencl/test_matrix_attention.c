@@ -81,8 +81,12 @@ static bool prove_forms(tx_context *context, const attention_proof *t, tx_cl_att
 int main(void)
 {
     static const attention_proof proofs[] = {
-        {"h200", TX_BF16, 64, 2, 1, true, false, 0.0f, 0, false, "nvidia-mma", 3},
-        {"h200", TX_BF16, 64, 2, 2, true, true, 0.1f, 0, false, "nvidia-mma", 3},
+        {"h200", TX_BF16, 64, 2, 1, true, false, 0.0f, 0, false, "nvidia-wgmma", 1},
+        {"h200", TX_BF16, 64, 2, 2, true, true, 0.1f, 0, false, "nvidia-wgmma", 1},
+        {"h200", TX_F16, 64, 1, 1, false, true, 0.0f, 50, true, "nvidia-wgmma", 1},
+        {"h200", TX_F16, 128, 2, 1, false, true, 0.0f, 0, false, "nvidia-wgmma", 1},
+        {"h200", TX_BF16, 128, 1, 1, true, false, 0.1f, 70, true, "nvidia-wgmma", 1},
+        {"a100", TX_BF16, 64, 2, 2, true, true, 0.1f, 0, false, "nvidia-mma", 3},
         {"a100", TX_F16, 128, 1, 1, false, true, 0.0f, 0, false, "nvidia-mma", 3},
         {"rtx4090", TX_BF16, 80, 2, 1, true, false, 0.1f, 70, true, "nvidia-mma", 3},
         {"h200", TX_F16, 96, 1, 1, true, false, 0.0f, 50, false, "nvidia-mma", 3},

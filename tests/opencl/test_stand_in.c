@@ -358,7 +358,7 @@ static bool prove_error(const char *card, const char *provider, const char *by_t
 static int prove_products(const char *some)
 {
     static const proof proofs[] = {
-        {"h200", false, false, false, TX_F32, TX_EPILOGUE_NONE, "portable-tile"},
+        {"a100", false, false, false, TX_F32, TX_EPILOGUE_NONE, "portable-tile"},
         {"h200", true, false, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-mma-128x256"},
         {"a100", true, true, false, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma-128x128"},
         {"h200", true, true, true, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma-128x256"},
@@ -375,6 +375,11 @@ static int prove_products(const char *some)
         {"h200", false, false, true, TX_BF16, TX_EPILOGUE_ADD, "nvidia-wgmma-128x128"},
         {"h200", false, false, false, TX_F16, TX_EPILOGUE_ADD, "nvidia-mma-128x128"},
         {"h200", false, false, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-mma-3xtf32"},
+        {"h200", false, false, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-wgmma-6xbf16"},
+        {"h200", false, false, true, TX_F32, TX_EPILOGUE_GELU_GRAD, "nvidia-wgmma-6xbf16"},
+        {"h200", false, true, false, TX_F32, TX_EPILOGUE_NONE, "nvidia-wgmma-6xbf16"},
+        {"h200", false, true, true, TX_F32, TX_EPILOGUE_GELU, "nvidia-wgmma-6xbf16"},
+        {"h200", true, true, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-wgmma-3xbf16"},
         {"a100", false, true, false, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma-3xtf32"},
         {"a100", false, false, true, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma-3xtf32"},
         {"v100", false, false, false, TX_F16, TX_EPILOGUE_NONE, "portable-tile"},

@@ -207,6 +207,11 @@ static void what_is_far_behind_is_not_measured(void **state)
     assert_ok(tune(context, &s));
     assert_string_equal(s.q.candidate[0].name, names[0]);
     assert_int_equal(world.measurements, 0);
+    s = selection("test aa 2"); /* tiles of 0.9 and 0.8, whose estimates are comparable */
+    s.c.comparable = true;
+    assert_ok(tune(context, &s));
+    assert_string_equal(s.q.candidate[0].name, names[0]);
+    assert_int_equal(world.measurements, 0);
     world.wrong[0] = true;
     s = selection("test bb 1");
     s.q.candidate[0].share = 13.0;

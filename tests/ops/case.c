@@ -42,6 +42,7 @@ tx_case *tx_case_add(tx_cases *list, const char *format, ...)
     c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = 0.01f;
     c->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f / 7.0f;
     c->controls.word[TX_CONTROL_NOISE].f32 = 1.5f;
+    c->controls.word[TX_CONTROL_FAKE_QUANTIZE].f32 = 1.0f;
     c->controls.word[TX_CONTROL_MAX_GRAD_NORM].f32 = 1.0f;
     c->controls.word[TX_CONTROL_SEED_LO].u32 = 0x12345678u;
     c->controls.word[TX_CONTROL_SEED_HI].u32 = 0x9ABCDEF0u;
@@ -182,6 +183,16 @@ static double offset_at(const tx_spec *s, int64_t i)
     return s->lo == 2.0 && i > groups / 2 ? s->hi : 0.0;
 }
 
+static double span_at(const tx_spec *s, int64_t i, double whole)
+{
+    const int64_t b = i / 3;
+    const double numbers[] = {b ? (double)(s->shape.dim[0] - b) : 1e6, b % 2 ? 0.0 : 5.0,
+                              b == 0       ? s->hi + 7.0
+                              : b % 3 == 2 ? 0.0
+                                           : whole};
+    return numbers[i % 3];
+}
+
 static double fill_one(const tx_spec *s, const tx_case *c, int64_t operand, int64_t i)
 {
     double u = draw(operand + 32 * (int64_t)c->salt, i), real = s->lo + (s->hi - s->lo) * u, whole = floor(real);
@@ -214,6 +225,8 @@ static double fill_one(const tx_spec *s, const tx_case *c, int64_t operand, int6
         return i % 5 == 4 ? -1.0 : (double)(i / (int64_t)s->hi);
     case TX_FILL_OFFSETS:
         return offset_at(s, i);
+    case TX_FILL_SPANS:
+        return span_at(s, i, whole);
     case TX_FILL_BLOCKS: /* the upper byte of a scale is that of 2^-8 to 2^-6 */
         return i % 34 == 1 ? 28.0 + floor(8.0 * u) : whole;
     case TX_FILL_UNIFORM:

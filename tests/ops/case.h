@@ -103,6 +103,9 @@ typedef enum tx_fill_kind {
     /* Not falling, from 0 to hi: lo 0 by even steps; 1: every second step is none and some is left at the end; 2: by
      * one step; 3: by none. */
     TX_FILL_OFFSETS,
+    /* Operand spans [B, 3] of ops that continue earlier tokens. The first sample has the last row and all hi tokens, by
+     * numbers that are too large; every third one has none. Every second one begins at position 0. */
+    TX_FILL_SPANS,
     TX_FILL_BLOCKS, /* bytes of blocks of Q8_0, with values between -2 and 2 */
     TX_FILL_DERIVED /* gradient ops: an output of the forward reference */
 } tx_fill_kind;
@@ -217,6 +220,7 @@ typedef struct tx_descriptor {
     int8_t gradient_of[TX_MAX_OUT];
     int8_t lies_on[TX_MAX_OUT]; /* number (+ 1) of the input that the output overwrites, or 0 */
     uint32_t work;              /* bit i: output i is scratch */
+    bool may_refuse;            /* devices without IEEE 754 division return TX_UNSUPPORTED */
 } tx_descriptor;
 
 /* Defines a function of a descriptor by one expression. TX_OUTPUT defines type and shape of output 0; the others define

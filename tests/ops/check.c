@@ -263,7 +263,9 @@ static tx_status check_all(const tx_target *target, tx_op op, const tx_case *c, 
 void tx_check_case(const tx_target *target, tx_op op, const tx_case *c, tx_outcome *outcome)
 {
     *outcome = (tx_outcome){0};
-    outcome->passed = check_all(target, op, c, outcome) == TX_OK;
+    const tx_status status = check_all(target, op, c, outcome);
+    outcome->passed = status == TX_OK;
+    outcome->refused = status == TX_UNSUPPORTED;
     if (!outcome->passed)
         snprintf(outcome->failure, sizeof outcome->failure, "%s", tx_error());
 }

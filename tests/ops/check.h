@@ -10,6 +10,7 @@ double tx_check_rounding(double length);
 
 typedef struct tx_outcome {
     bool passed;
+    bool refused;       /* the device does not support it (TX_UNSUPPORTED) */
     double worst;       /* largest error / tolerance */
     char variant[256];  /* what ran it */
     char failure[1024]; /* why it did not pass */

@@ -61,9 +61,11 @@ static void add_name(char *names, size_t size, const char *name)
         snprintf(names + used, size - used, "%s%s", used ? "," : "", name);
 }
 
-static void judge(const tx_case *c, const tx_outcome *outcome, tx_verdict *verdict)
+static void judge(tx_op op, const tx_case *c, const tx_outcome *outcome, tx_verdict *verdict)
 {
-    verdict->cases++;
+    const bool refused = outcome->refused && tx_descriptor_of(op)->may_refuse;
+    verdict->cases += !refused;
+    verdict->refused += refused;
     add_name(verdict->variants, sizeof verdict->variants, outcome->variant);
     if (!outcome->passed) {
         if (!verdict->failure[0])
@@ -106,7 +108,7 @@ tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conforma
             tx_check_same(target, options->peer, op, c, &outcome);
         else
             tx_check_case(target, op, c, &outcome);
-        judge(c, &outcome, verdict);
+        judge(op, c, &outcome, verdict);
         if (options->progress)
             options->progress(options->user, verdict->op, c->label, outcome.worst,
                               outcome.passed ? NULL : outcome.failure);

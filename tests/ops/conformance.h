@@ -25,10 +25,11 @@ void tx_target_close(tx_target *target);
 typedef struct tx_verdict {
     const char *op;
     int32_t cases, passed;
+    int32_t refused;     /* other cases, which the device may and does refuse */
     double worst;        /* largest error / tolerance of a case that passed */
     char worst_case[96]; /* its label */
     char variants[512];  /* kernels or libraries that ran, separated by commas */
-    char failure[1024];  /* label and error of the first failed case */
+    char failure[1024];  /* label and error of the first case that failed or was refused */
 } tx_verdict;
 
 typedef struct tx_conformance_options {

@@ -3,6 +3,7 @@
  * accumulation over micro-batches. */
 #include "tests/ops/graphs.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static tx_tensor *parameter(tx_builder *b, const char *name, tx_init init, float width, tx_shape shape)
@@ -59,6 +60,12 @@ static tx_tensor *attention_causal(tx_builder *b)
 {
     tx_attention_options o = {.size = sizeof o, .heads = 4, .kv_heads = 2, .causal = true};
     return tx_attention(real(b, "qkv", TX_SHAPE(2, 5, 8 * 3)), NULL, NULL, &o);
+}
+
+static tx_tensor *mla_qkv(tx_builder *b)
+{
+    return tx_mla_qkv(real(b, "q", TX_SHAPE(2, 3, 2 * 7)), real(b, "kv", TX_SHAPE(2, 3, 2 * 8)),
+                      real(b, "rope", TX_SHAPE(2, 3, 4)), 2, true);
 }
 
 static tx_tensor *attention_bounded(tx_builder *b)
@@ -133,6 +140,7 @@ GRAPH(gelu_tanh, tx_gelu(wide(b), false))
 GRAPH(gelu_exact, tx_gelu(wide(b), true))
 GRAPH(silu, tx_silu(wide(b)))
 GRAPH(tanh_, tx_tanh(wide(b)))
+GRAPH(sigmoid_, tx_sigmoid(wide(b)))
 
 GRAPH(exponential, tx_exponential(wide(b)))
 
@@ -179,6 +187,8 @@ static tx_tensor *embedding(tx_builder *b)
 
 GRAPH(transpose, tx_transpose(real(b, "x", TX_SHAPE(2, 3, 4, 5))))
 GRAPH(shift_rows, tx_shift_rows(real(b, "x", TX_SHAPE(2, 3, 6)), 4, 2, -1))
+GRAPH(place_rows, tx_place_rows(2, (tx_tensor *[]){real(b, "x", TX_SHAPE(2, 3)), real(b, "y", TX_SHAPE(4, 3))},
+                                (const int64_t[]){5, 0}, 7, 2, 1.5f))
 GRAPH(gather, tx_gather(real(b, "table", TX_SHAPE(6, 5)), input(b, TX_I32, TX_SHAPE(2, 7), 0.0, 6.0)))
 GRAPH(scatter_add, tx_scatter_add(input(b, TX_I32, TX_SHAPE(7), 0.0, 4.0), real(b, "src", TX_SHAPE(7, 5)), 4))
 GRAPH(reshape, tx_reshape(wide(b), TX_SHAPE(2, 15)))
@@ -187,6 +197,20 @@ static tx_tensor *top_k(tx_builder *b)
 {
     tx_tensor *indices;
     return tx_top_k(real(b, "x", TX_SHAPE(2, 2, 5)), 2, &indices); /* none of them nearly equal */
+}
+
+/* Normalised scores of elements of one of two groups. The bias has no gradient. */
+static tx_tensor *choose(tx_builder *b)
+{
+    tx_tensor *indices, *x = tx_sigmoid(real(b, "x", TX_SHAPE(2, 2, 6)));
+    tx_expert_choice how = {.bias = x ? tx_fill(b->graph, TX_SHAPE(6), 0.1f) : NULL,
+                            .groups = 2,
+                            .kept = 1,
+                            .best = 2,
+                            .normalize = true,
+                            .eps = 1e-20f,
+                            .scale = 2.5f};
+    return tx_choose(x, 2, &how, &indices);
 }
 
 GRAPH(log_sum_exp, tx_log_sum_exp(wide(b)))
@@ -254,6 +278,28 @@ static tx_tensor *transformer(tx_builder *b)
     return tx_cross_entropy(tx_linear(x, table, NULL, true), b->labels, V);
 }
 
+/* A recurrent layer: the convolution feeds linear attention, whose rates are trained, too. */
+static tx_tensor *recurrent(tx_builder *b, bool delta)
+{
+    const tx_scan_options o = {.size = sizeof o,
+                               .delta = delta,
+                               .high = INFINITY,
+                               .k_heads = 1,
+                               .v_heads = 2,
+                               .k_size = 3,
+                               .eps = delta ? 1e-6f : 0.0f,
+                               .scale = 0.7f};
+    tx_tensor *starts = input(b, TX_I32, TX_SHAPE(2, 5), 0, 5);
+    tx_tensor *qkv = tx_short_conv(real(b, "x", TX_SHAPE(2, 5, 10)), real(b, "w", TX_SHAPE(10, 3)),
+                                   real(b, "bias", TX_SHAPE(10)), starts, true);
+    tx_tensor *rates = tx_scan_rates(real(b, "a", TX_SHAPE(2, 5, delta ? 4 : 2)), real(b, "a_log", TX_SHAPE(2)),
+                                     real(b, "dt_bias", TX_SHAPE(2)), &o);
+    return tx_linear_scan(qkv, rates, delta ? NULL : real(b, "skip", TX_SHAPE(2)), starts, &o);
+}
+
+GRAPH(delta_rule, recurrent(b, true))
+GRAPH(state_space, recurrent(b, false))
+
 static const tx_graph_case cases[] = {
     {"linear", linear, 1},
     {"linear transposed", linear_transposed, 1},
@@ -283,6 +329,7 @@ static const tx_graph_case cases[] = {
     {"gelu exact", gelu_exact, 1},
     {"silu", silu, 1},
     {"tanh", tanh_, 1},
+    {"sigmoid", sigmoid_, 1},
     {"exponential", exponential, 1},
     {"logarithm", logarithm, 1},
     {"rsqrt", rsqrt_, 1},
@@ -299,13 +346,18 @@ static const tx_graph_case cases[] = {
     {"embedding", embedding, 1},
     {"transpose", transpose, 1},
     {"shift_rows", shift_rows, 1},
+    {"place_rows", place_rows, 2},
     {"gather", gather, 1},
     {"scatter_add", scatter_add, 1},
     {"reshape", reshape, 1},
+    {"mla_qkv", mla_qkv, 1},
     {"top_k", top_k, 1},
+    {"choose", choose, 1},
     {"log_sum_exp", log_sum_exp, 1},
     {"experts", experts_dropless, 2},
     {"experts with a capacity", experts_capacity, 1},
+    {"short_conv, delta rule, starts", delta_rule, 1},
+    {"short_conv, state space, starts", state_space, 1},
     {"fan-out", fan_out, 1},
     {"tied parameters, two micro-batches", tied, 2},
     {"transformer, two micro-batches", transformer, 2},

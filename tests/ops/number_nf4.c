@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Conversion of weights of 4 bits from and to double, by the layout of backends/nf4.h. Values and map are an
- * independent implementation.
+ * Conversion of weights of 4 and 8 bits from and to double, by the layouts of backends/nf4.h and backends/q8.h. Values
+ * and map are an independent implementation.
  */
 #include "tests/ops/case.h"
 
@@ -58,8 +58,95 @@ static int64_t groups_of(int64_t blocks)
     return (blocks + GROUP - 1) / GROUP;
 }
 
+/* ---- 8 bits ------------------------------------------------------------------------------------------------- */
+
+#define BLOCK8 32
+
+/* A scale that a half holds. */
+static double scale8_of(int64_t block)
+{
+    return (double)(1 + block % 7) / 1024.0;
+}
+
+static void settle8(double *value, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        value[i] = fmax(-128.0, fmin(127.0, nearbyint(value[i] * 127.0))) * scale8_of(i / BLOCK8);
+}
+
+static void pack8(const double *value, int64_t count, uint8_t *bytes)
+{
+    for (int64_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)(int8_t)(value[i] / scale8_of(i / BLOCK8));
+    for (int64_t b = 0; b < count / BLOCK8; b++) {
+        const double scale = scale8_of(b);
+        tx_number_encode(TX_F16, &scale, 1, bytes + count + 2 * b);
+    }
+}
+
+static void unpack8(const uint8_t *bytes, int64_t count, double *value)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double scale;
+        tx_number_decode(TX_F16, bytes + count + i / BLOCK8 * 2, 1, &scale);
+        value[i] = (int8_t)bytes[i] * scale;
+    }
+}
+
+/* ---- MXFP4 -------------------------------------------------------------------------------------------------- */
+
+#define BLOCK_E2M1 32
+
+/* The values of e2m1: bit 3 is the sign, bits 1 and 2 the exponent, bit 0 the mantissa. */
+static double e2m1(int code)
+{
+    const int exponent = code >> 1 & 3, mantissa = code & 1;
+    const double x = exponent ? ldexp(1.0 + mantissa / 2.0, exponent - 1) : mantissa / 2.0;
+    return code & 8 ? -x : x;
+}
+
+static int exponent_of(int64_t block)
+{
+    return 120 + (int)(block * 5 % 11);
+}
+
+static void settle_mxfp4(double *value, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        value[i] =
+            ldexp(e2m1((int)fmin(15.0, fmax(0.0, floor((value[i] + 1.0) * 8.0)))), exponent_of(i / BLOCK_E2M1) - 127);
+}
+
+static void pack_mxfp4(const double *value, int64_t count, uint8_t *bytes)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int code = 0;
+        while (ldexp(e2m1(code), exponent_of(i / BLOCK_E2M1) - 127) != value[i])
+            code++;
+        bytes[i / 2] = (uint8_t)(i % 2 ? bytes[i / 2] | code : code << 4);
+    }
+    for (int64_t b = 0; b < count / BLOCK_E2M1; b++)
+        bytes[count / 2 + b] = (uint8_t)exponent_of(b);
+}
+
+static void unpack_mxfp4(const uint8_t *bytes, int64_t count, double *value)
+{
+    for (int64_t i = 0; i < count; i++)
+        value[i] = ldexp(e2m1(i % 2 ? bytes[i / 2] & 15 : bytes[i / 2] >> 4), bytes[count / 2 + i / BLOCK_E2M1] - 127);
+}
+
+/* ---- 4 bits ------------------------------------------------------------------------------------------------- */
+
 void tx_number_settle(tx_dtype dtype, double *value, int64_t count)
 {
+    if (dtype == TX_Q8) {
+        settle8(value, count);
+        return;
+    }
+    if (dtype == TX_MXFP4) {
+        settle_mxfp4(value, count);
+        return;
+    }
     for (int64_t b = 0; b < count / BLOCK; b++) {
         double *v = value + b * BLOCK;
         const double absmax = absmax_of(dtype, b, (int)(fabs(v[b % BLOCK]) * 255.0));
@@ -103,6 +190,14 @@ static double get_float(const uint8_t *from)
 
 void tx_number_pack(tx_dtype dtype, const double *value, int64_t count, uint8_t *bytes)
 {
+    if (dtype == TX_Q8) {
+        pack8(value, count, bytes);
+        return;
+    }
+    if (dtype == TX_MXFP4) {
+        pack_mxfp4(value, count, bytes);
+        return;
+    }
     const int64_t blocks = count / BLOCK;
     uint8_t *behind = bytes + count / 2, *groups = behind + 4 * 256, *codes = groups + 8 * groups_of(blocks);
     for (int64_t b = 0; b < blocks; b++) {
@@ -128,6 +223,14 @@ void tx_number_pack(tx_dtype dtype, const double *value, int64_t count, uint8_t 
 
 void tx_number_unpack(tx_dtype dtype, const uint8_t *bytes, int64_t count, double *value)
 {
+    if (dtype == TX_Q8) {
+        unpack8(bytes, count, value);
+        return;
+    }
+    if (dtype == TX_MXFP4) {
+        unpack_mxfp4(bytes, count, value);
+        return;
+    }
     const int64_t blocks = count / BLOCK;
     const uint8_t *behind = bytes + count / 2, *groups = behind + 4 * 256, *codes = groups + 8 * groups_of(blocks);
     for (int64_t i = 0; i < count; i++) {

@@ -31,6 +31,8 @@ TX_POINTWISE(exponential_reference, exp(x), exp(x) * (1.0 + fabs(x)))
 TX_POINTWISE(logarithm_reference, log(x), 1.0 + fabs(log(x)))
 TX_POINTWISE(rsqrt_reference, 1.0 / sqrt(x), 1.0 / sqrt(x))
 TX_POINTWISE(tanh_grad_reference, (1.0 - y * y) * x, fabs(x) * (1.0 + y * y))
+TX_POINTWISE(sigmoid_reference, sigmoid(x), sigmoid(x) * (1.0 + fabs(x)) + 0x1p-104)
+TX_POINTWISE(sigmoid_grad_reference, y *(1.0 - y) * x, fabs(x *y))
 
 /* The function of the gate, and its derivative. */
 static double gate_of(const tx_call *call, double gate)
@@ -289,7 +291,7 @@ static void silu_grad_cases(tx_cases *list)
     tx_case_half(list, 3, false);
 }
 
-static void tanh_grad_cases(tx_cases *list)
+static void of_output_cases(tx_cases *list)
 {
     for (int32_t i = 0; plain_case(list, i, 2, -1.0, 1.0); i++)
         list->item[list->count - 1].in[1].fill = TX_FILL_DERIVED;
@@ -443,10 +445,15 @@ const tx_descriptor tx_descriptor_tanh = {.cases = silu_cases, .reference = tanh
 const tx_descriptor tx_descriptor_exponential = {.cases = exp_cases, .reference = exponential_reference};
 const tx_descriptor tx_descriptor_logarithm = {.cases = rsqrt_cases, .reference = logarithm_reference};
 const tx_descriptor tx_descriptor_rsqrt = {.cases = rsqrt_cases, .reference = rsqrt_reference};
-const tx_descriptor tx_descriptor_tanh_grad = {.cases = tanh_grad_cases,
+const tx_descriptor tx_descriptor_tanh_grad = {.cases = of_output_cases,
                                                .reference = tanh_grad_reference,
                                                GRADIENT_OF(TANH),
                                                .source = {TX_FROM_DY, TX_FROM_OUT(0)}};
+const tx_descriptor tx_descriptor_sigmoid = {.cases = silu_cases, .reference = sigmoid_reference};
+const tx_descriptor tx_descriptor_sigmoid_grad = {.cases = of_output_cases,
+                                                  .reference = sigmoid_grad_reference,
+                                                  GRADIENT_OF(SIGMOID),
+                                                  .source = {TX_FROM_DY, TX_FROM_OUT(0)}};
 const tx_descriptor tx_descriptor_relu_grad = {.cases = relu_grad_cases,
                                                .reference = relu_grad_reference,
                                                GRADIENT_OF(RELU),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The greatest elements of rows, routes to experts, weighted sums and products by groups: references and cases. */
+ * The greatest elements of rows, routes to experts and weighted sums: references and cases. */
 #include "tests/ops/case.h"
 
 #include <math.h>
@@ -8,26 +8,86 @@ static const tx_dtype floats[] = {TX_F32, TX_BF16, TX_F16};
 
 /* ---- The greatest elements --------------------------------------------------------------------- */
 
-/* How many elements of the row come before element i: an order by counting, which sorts nothing. */
-static int64_t rank_of(const double *x, int64_t n, int64_t i)
+/* The key of element i of a row, rounded as the op rounds it. */
+static double key_of(const tx_call *call, const double *x, int64_t i)
+{
+    const double key = call->in[1].count ? tx_number_round(TX_F32, x[i] + call->in[1].value[i]) : x[i];
+    return isnan(key) ? INFINITY : key;
+}
+
+/* How many elements first..last-1 of the row come before element i: an order by counting, which sorts nothing. */
+static int64_t rank_of(const tx_call *call, const double *x, int64_t first, int64_t last, int64_t i)
 {
     int64_t before = 0;
-    for (int64_t j = 0; j < n; j++) {
-        const double a = isnan(x[j]) ? INFINITY : x[j], b = isnan(x[i]) ? INFINITY : x[i];
+    for (int64_t j = first; j < last; j++) {
+        const double a = key_of(call, x, j), b = key_of(call, x, i);
         before += a > b || (a == b && j < i);
     }
     return before;
 }
 
+#define MOST_GROUPS 64
+
+/* The sum of the greatest keys of a group. */
+static double score_of(const tx_call *call, const double *x, int64_t group, int64_t size)
+{
+    double sum = 0.0;
+    for (int64_t rank = 0; rank < call->attrs.choice.best; rank++)
+        for (int64_t i = group * size; i < (group + 1) * size; i++)
+            if (rank_of(call, x, group * size, (group + 1) * size, i) == rank)
+                sum = tx_number_round(TX_F32, sum + key_of(call, x, i));
+    return sum;
+}
+
+/* Sets which groups of a row are kept: those with fewer than attrs.choice.kept others before them. */
+static void mark_kept(const tx_call *call, const double *x, int64_t size, bool kept[])
+{
+    const int32_t groups = call->attrs.choice.groups;
+    double score[MOST_GROUPS];
+    for (int32_t g = 0; g < groups; g++)
+        score[g] = score_of(call, x, g, size);
+    for (int32_t g = 0; g < groups; g++) {
+        int32_t before = 0;
+        for (int32_t o = 0; o < groups; o++)
+            before += score[o] > score[g] || (score[o] == score[g] && o < g);
+        kept[g] = before < call->attrs.choice.kept;
+    }
+}
+
+/* The number of chosen elements before element i of a row; the number of elements if its group is not kept. */
+static int64_t place_of(const tx_call *call, const double *x, int64_t n, int64_t i, const bool kept[])
+{
+    const int64_t groups = call->attrs.choice.groups, size = groups ? n / groups : n;
+    int64_t place = 0;
+    if (!groups)
+        return rank_of(call, x, 0, n, i);
+    for (int64_t g = 0; g < groups && kept[i / size]; g++)
+        place += kept[g] ? rank_of(call, x, g * size, (g + 1) * size, i) : 0;
+    return kept[i / size] ? place : n;
+}
+
 static void top_k_reference(tx_call *call)
 {
     const int64_t n = tx_array_last(&call->in[0]), k = call->attrs.rows;
+    bool kept[MOST_GROUPS] = {false};
     for (int64_t i = 0; i < call->in[0].count; i++) {
-        const int64_t place = rank_of(call->in[0].value + i / n * n, n, i % n);
+        const double *x = call->in[0].value + i / n * n;
+        if (i % n == 0 && call->attrs.choice.groups)
+            mark_kept(call, x, n / call->attrs.choice.groups, kept);
+        const int64_t place = place_of(call, x, n, i % n, kept);
         if (place >= k)
             continue;
-        tx_array_put(&call->out[0], i / n * k + place, call->in[0].value[i], 0.0);
+        tx_array_put(&call->out[0], i / n * k + place, call->in[0].value[i] * (double)call->attrs.alpha,
+                     call->attrs.alpha == 1.0f ? 0.0 : fabs(call->in[0].value[i] * (double)call->attrs.alpha));
         tx_array_put(&call->out[1], i / n * k + place, (double)(i % n), 0.0);
+    }
+    for (int64_t row = 0; row < call->out[0].count / k && call->attrs.choice.normalized; row++) {
+        double *y = call->out[0].value + row * k, sum = 0.0;
+        for (int64_t i = 0; i < k; i++)
+            sum += y[i] / (double)call->attrs.alpha;
+        for (int64_t i = 0; i < k; i++)
+            tx_array_put(&call->out[0], row * k + i, y[i] / fmax(sum, (double)call->attrs.eps),
+                         4.0 * y[i] / fmax(sum, (double)call->attrs.eps));
     }
 }
 
@@ -37,6 +97,29 @@ static void top_k_outputs(tx_call *call)
     call->out[0].shape.dim[call->out[0].shape.rank - 1] = call->attrs.rows;
     call->out[1] = call->out[0];
     call->out[1].dtype = TX_I32;
+}
+
+/* Biases, groups, normalised weights, scales; the eps of the last but one exceeds some sums. */
+static const struct {
+    int64_t of, k;
+    int32_t groups, kept, best;
+    bool biased, normalized;
+    float eps, scale;
+} rules[] = {{8, 3, 0, 0, 0, true, false, 0.0f, 1.0f},    {8, 2, 2, 1, 2, true, true, 1e-20f, 2.5f},
+             {60, 6, 6, 3, 1, false, false, 0.0f, 16.0f}, {256, 8, 8, 4, 2, true, true, 1e-20f, 2.5f},
+             {64, 4, 64, 7, 1, true, true, 1e-12f, 1.0f}, {33, 5, 3, 2, 4, true, true, 1e-20f, 1.8f},
+             {12, 2, 0, 0, 0, false, true, 1.0f, 1.5f},   {128, 8, 1, 1, 2, true, true, 1e-20f, 1.0f}};
+#define RULES (sizeof rules / sizeof rules[0])
+
+static void set_choice(tx_case *c, size_t i, int64_t rows)
+{
+    c->attrs.rows = rows;
+    c->attrs.alpha = rules[i].scale;
+    c->attrs.eps = rules[i].eps;
+    c->attrs.choice.groups = rules[i].groups;
+    c->attrs.choice.kept = rules[i].kept;
+    c->attrs.choice.best = rules[i].best;
+    c->attrs.choice.normalized = rules[i].normalized;
 }
 
 static void top_k_cases(tx_cases *list)
@@ -52,25 +135,48 @@ static void top_k_cases(tx_cases *list)
             c->in[0] = ties ? tx_spec_of(TX_F32, TX_SHAPE(n[0], n[1]), TX_FILL_INDEX, -1.0, 2.0)
                             : tx_spec_real(TX_SHAPE(n[0], n[1]));
             c->attrs.rows = n[2];
+            c->attrs.alpha = 1.0f;
             c->flags = n[0] == 4096 ? TX_CASE_BENCH : ties ? TX_CASE_ZEROS : 0u;
         }
     tx_case *c = tx_case_add(list, "infinities and NaN");
     c->in[0] = tx_spec_of(TX_F32, TX_SHAPE(3, 5), TX_FILL_SPECIAL, -1.0, 1.0);
     c->attrs.rows = 4;
+    c->attrs.alpha = 1.0f;
     c = tx_case_add(list, "rows of -inf");
     c->in[0] = tx_spec_of(TX_F32, TX_SHAPE(3, 5), TX_FILL_HOLES, -1.0, 1.0);
     c->attrs.rows = 3;
+    c->attrs.alpha = 1.0f;
     c->flags = TX_CASE_ZEROS;
+    for (size_t i = 0; i < RULES; i++) {
+        c = tx_case_add(list, "choice %d", (int)i);
+        c->in[0] = tx_spec_of(TX_F32, TX_SHAPE(9, rules[i].of), TX_FILL_UNIFORM, 0.05, 1.0);
+        c->in[1] = rules[i].biased ? tx_spec_real(TX_SHAPE(rules[i].of)) : c->in[1];
+        set_choice(c, i, rules[i].k);
+    }
     tx_case_chunks(list);
 }
 
 static void top_k_grad_reference(tx_call *call)
 {
     const int64_t k = tx_array_last(&call->in[0]), n = call->attrs.rows;
+    const double alpha = (double)call->attrs.alpha, eps = (double)call->attrs.eps;
     for (int64_t i = 0; i < call->out[0].count; i++)
         tx_array_put(&call->out[0], i, 0.0, 0.0);
-    for (int64_t i = 0; i < call->in[0].count; i++)
-        call->out[0].value[i / k * n + (int64_t)call->in[1].value[i]] = call->in[0].value[i];
+    for (int64_t i = 0; i < call->in[0].count; i++) {
+        double sum = 0.0, dot = 0.0, dy = call->in[0].value[i] * alpha;
+        for (int64_t j = i / k * k; j < (i / k + 1) * k && call->attrs.choice.normalized; j++) {
+            const double x = call->in[2].value[i / k * n + (int64_t)call->in[1].value[j]];
+            sum += x;
+            dot += x * call->in[0].value[j] * alpha;
+        }
+        const double magnitude = fabs(dy) + fabs(sum > eps ? dot / sum : 0.0) + (double)k;
+        if (call->attrs.choice.normalized)
+            dy = sum > eps ? (dy - dot / sum) / sum : dy / eps;
+        tx_array_put(&call->out[0], i / k * n + (int64_t)call->in[1].value[i], dy,
+                     call->attrs.choice.normalized ? 4.0 * magnitude / fmax(sum, eps)
+                     : alpha == 1.0                ? 0.0
+                                                   : fabs(dy));
+    }
 }
 
 static void top_k_grad_outputs(tx_call *call)
@@ -88,7 +194,17 @@ static void top_k_grad_cases(tx_cases *list)
         c->in[0] = tx_spec_real(TX_SHAPE(n[0], n[2]));
         c->in[1] = tx_spec_of(TX_I32, TX_SHAPE(n[0], n[2]), TX_FILL_DISTINCT, 0.0, (double)n[1]);
         c->attrs.rows = n[1];
+        c->attrs.alpha = 1.0f;
         c->flags = TX_CASE_ZEROS | (n[0] == 4096 ? TX_CASE_BENCH : 0u);
+    }
+    for (size_t i = 0; i < RULES; i++) {
+        tx_case *c = tx_case_add(list, "choice %d", (int)i);
+        c->in[0] = tx_spec_real(TX_SHAPE(9, rules[i].k));
+        c->in[1] = tx_spec_of(TX_I32, TX_SHAPE(9, rules[i].k), TX_FILL_DISTINCT, 0.0, (double)rules[i].of);
+        if (rules[i].normalized)
+            c->in[2] = tx_spec_of(TX_F32, TX_SHAPE(9, rules[i].of), TX_FILL_UNIFORM, 0.05, 1.0);
+        set_choice(c, i, rules[i].of);
+        c->flags = TX_CASE_ZEROS;
     }
 }
 
@@ -248,115 +364,6 @@ static void combine_grad_cases(tx_cases *list)
     add_combined(list, 1);
 }
 
-/* ---- Products by groups ---------------------------------------------------------------------------- */
-
-/* The group of row r; as many as there are for rows of none. */
-static int64_t group_of(const tx_array *offsets, int64_t r)
-{
-    int64_t group = 0;
-    while (group + 1 < offsets->count && (double)r >= offsets->value[group + 1])
-        group++;
-    return group;
-}
-
-static void grouped_matmul_reference(tx_call *call)
-{
-    const tx_array *x = &call->in[0], *w = &call->in[1], *y = &call->out[0];
-    const int64_t k = tx_array_last(x), n = tx_array_last(y), groups = w->shape.dim[0];
-    const int64_t row_step = call->attrs.trans_b ? 1 : n, column_step = call->attrs.trans_b ? k : 1;
-    for (int64_t i = 0; i < y->count; i++) {
-        const int64_t group = group_of(&call->in[2], i / n);
-        double sum = 0.0, magnitude = 0.0;
-        for (int64_t p = 0; p < k && group < groups; p++) {
-            const double term = x->value[i / n * k + p] * w->value[group * k * n + p * row_step + i % n * column_step];
-            sum += term;
-            magnitude += fabs(term);
-        }
-        tx_array_put(&call->out[0], i, sum, magnitude);
-    }
-}
-
-static void grouped_matmul_outputs(tx_call *call)
-{
-    tx_array *y = &call->out[0];
-    if (y->dtype == TX_DTYPE_COUNT)
-        y->dtype = call->in[0].dtype;
-    y->shape = TX_SHAPE(call->in[0].shape.dim[0], call->in[1].shape.dim[call->attrs.trans_b ? 1 : 2]);
-}
-
-TX_LENGTH(grouped_matmul_length, tx_array_last(&call->in[0]))
-
-static void grouped_matmul_grad_reference(tx_call *call)
-{
-    const tx_array *a = &call->in[0], *b = &call->in[1];
-    const int64_t m = tx_array_last(a), n = tx_array_last(b), groups = call->in[2].count - 1;
-    for (int64_t i = 0; i < call->out[0].count; i++)
-        tx_array_put(&call->out[0], i, 0.0, 0.0);
-    for (int64_t r = 0; r < a->shape.dim[0]; r++) {
-        const int64_t group = group_of(&call->in[2], r);
-        for (int64_t i = 0; i < m * n && group < groups; i++) {
-            const double term = a->value[r * m + i / n] * b->value[r * n + i % n];
-            call->out[0].value[group * m * n + i] += term;
-            call->out[0].magnitude[group * m * n + i] += fabs(term);
-        }
-    }
-}
-
-static void grouped_matmul_grad_outputs(tx_call *call)
-{
-    call->out[0] =
-        (tx_array){.dtype = TX_F32,
-                   .shape = TX_SHAPE(call->in[2].count - 1, tx_array_last(&call->in[0]), tx_array_last(&call->in[1]))};
-}
-
-TX_LENGTH(grouped_matmul_grad_length, call->in[0].shape.dim[0])
-
-/* Rows, groups, and two widths; how the rows are given to the groups: as TX_FILL_OFFSETS says. */
-static const int64_t products[][5] = {{1, 1, 1, 1, 0},      {5, 3, 2, 7, 0},      {7, 2, 17, 5, 1},
-                                      {40, 4, 33, 16, 0},   {40, 5, 16, 31, 1},   {40, 5, 65, 64, 2},
-                                      {40, 5, 12, 20, 3},   {300, 8, 64, 65, 0},  {257, 60, 48, 20, 1},
-                                      {150, 3, 130, 96, 2}, {1100, 2, 24, 40, 0}, {2048, 8, 768, 2048, 0}};
-#define PRODUCTS (sizeof products / sizeof products[0])
-
-static tx_case *add_grouped(tx_cases *list, size_t s, tx_dtype dtype, const char *what)
-{
-    const int64_t *n = products[s];
-    tx_case *c = tx_case_add(list, "%s %lld rows, %lld groups of [%lld, %lld], %lld%s", tx_dtype_name(dtype),
-                             (long long)n[0], (long long)n[1], (long long)n[2], (long long)n[3], (long long)n[4], what);
-    c->in[0] = tx_spec_real(TX_SHAPE(n[0], n[2]));
-    c->in[2] = tx_spec_of(TX_I32, TX_SHAPE(n[1] + 1), TX_FILL_OFFSETS, (double)n[4], (double)n[0]);
-    c->flags = (s + 1 == PRODUCTS ? TX_CASE_BENCH : 0u) | (n[4] ? TX_CASE_ZEROS : 0u);
-    return c;
-}
-
-static void grouped_matmul_cases(tx_cases *list)
-{
-    for (size_t s = 0; s < PRODUCTS; s++)
-        for (int t = 0; t < 3; t++)
-            for (int turned = 0; turned < 2; turned++) {
-                const int64_t *n = products[s];
-                tx_case *c = add_grouped(list, s, floats[t], turned ? " tb" : "");
-                c->in[1] = tx_spec_real(turned ? TX_SHAPE(n[1], n[3], n[2]) : TX_SHAPE(n[1], n[2], n[3]));
-                c->in[1].arena = TX_ARENA_WEIGHTS;
-                c->in[0].dtype = c->in[1].dtype = floats[t];
-                c->attrs.trans_b = turned;
-                c->out_dtype = s % 2 ? TX_F32 : floats[t];
-            }
-    tx_case_chunks(list);
-}
-
-static void grouped_matmul_grad_cases(tx_cases *list)
-{
-    for (size_t s = 0; s < PRODUCTS; s++)
-        for (int t = 0; t < 3; t++) {
-            tx_case *c = add_grouped(list, s, floats[t], "");
-            c->in[1] = tx_spec_real(TX_SHAPE(products[s][0], products[s][3]));
-            c->in[0].dtype = c->in[1].dtype = floats[t];
-            if (s + 1 < PRODUCTS)
-                tx_case_accumulate(list);
-        }
-}
-
 const tx_descriptor tx_descriptor_top_k = {
     .cases = top_k_cases, .outputs = top_k_outputs, .reference = top_k_reference};
 const tx_descriptor tx_descriptor_top_k_grad = {
@@ -374,11 +381,3 @@ const tx_descriptor tx_descriptor_combine_grad = {
     .forward = TX_OP_COMBINE,
     .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_IN(1), TX_FROM_IN(2), TX_FROM_IN(3)},
     .gradient_of = {1, 2}};
-const tx_descriptor tx_descriptor_grouped_matmul = {.cases = grouped_matmul_cases,
-                                                    .outputs = grouped_matmul_outputs,
-                                                    .reference = grouped_matmul_reference,
-                                                    .length = grouped_matmul_length};
-const tx_descriptor tx_descriptor_grouped_matmul_grad = {.cases = grouped_matmul_grad_cases,
-                                                         .outputs = grouped_matmul_grad_outputs,
-                                                         .reference = grouped_matmul_grad_reference,
-                                                         .length = grouped_matmul_grad_length};

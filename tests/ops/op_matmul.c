@@ -188,8 +188,8 @@ static void add_epilogues(tx_cases *list, tx_dtype dtype, tx_dtype out)
     tx_case_chunks(list);
 }
 
-/* Weights of 4 bits, as linear layers and the gradients of their inputs read them. The numbers of rows lie around the
- * limit for few rows. Rows have one block or an odd number of blocks, and there are more blocks than share a scale.
+/* Weights of 4 or 8 bits, as linear layers and the gradients of their inputs read them. The numbers of rows lie around
+ * the limit for few rows. Rows have one block or an odd number of blocks, and there are more blocks than share a scale.
  * Results are added and have epilogues. The types change every four cases, so that --every 4 has both. */
 static void add_packed(tx_cases *list, tx_dtype dtype, tx_dtype out)
 {
@@ -210,6 +210,18 @@ static void add_packed(tx_cases *list, tx_dtype dtype, tx_dtype out)
     tx_case_chunks(list);
     tx_case *other = tx_case_copy(list, " other type");
     other->in[1].dtype = other->in[1].dtype == TX_NF4 ? TX_NF4_DOUBLE : TX_NF4;
+    for (int eight = 0; eight < 2; eight++) { /* the shapes above, and rows of an odd number of blocks of 32 */
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s += 2)
+            for (int form = 0; form < 4; form += 2) {
+                const int64_t odd = eight ? 32 : 0;
+                tx_case *c = add_product(list, dtype, out, sizes[s][0], sizes[s][1] + odd, sizes[s][2] + odd, form);
+                c->attrs.flat = true;
+                c->in[1].dtype = s % 4 ? TX_MXFP4 : TX_Q8;
+                c->in[1].arena = TX_ARENA_FROZEN;
+                snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " %s",
+                         tx_dtype_name(c->in[1].dtype));
+            }
+    }
     if (out != TX_F32)
         return;
     other = tx_case_copy(list, " GELU");

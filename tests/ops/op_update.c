@@ -185,8 +185,10 @@ tx_case *tx_update_case(tx_cases *list, int64_t n)
     c->in[2] = tx_spec_of(TX_U8, TX_SHAPE((n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK), TX_FILL_INDEX, 0.0, 4.0);
     c->in[2].arena = TX_ARENA_STATE;
     c->attrs.update.weight_decay = 0.1f;
-    c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = 0.05f;
-    c->controls.word[TX_CONTROL_HELD_RATE].f32 = 0.035f;
+    c->attrs.update.rate = n == 257 || n == 17 * 33 ? 1.5f : 0.0f;
+    /* A warm-up begins with a rate of 0. */
+    c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = n == 255 ? 0.0f : 0.05f;
+    c->controls.word[TX_CONTROL_HELD_RATE].f32 = n == 255 ? 0.0f : 0.035f;
     c->controls.word[TX_CONTROL_HOLD_FROM].u32 =
         n % 3 ? 4 : 0; /* by then so many updates are left out, or more, or less */
     c->result[TX_RESULT_SKIPPED] = (float)(3 + n % 3);

@@ -171,6 +171,59 @@ static void adamw_8bit_cases(tx_cases *list)
     c->flags = TX_CASE_ZEROS;
 }
 
+/* If the sign of the update is that of rounding errors, nothing is expected of the weight. */
+static void lion_8bit_reference(tx_call *call)
+{
+    const tx_attrs *a = &call->attrs;
+    const double rate = tx_update_rate_of(call), beta1 = a->update.beta1, beta2 = a->update.beta2;
+    double map[256];
+    make_map(true, map);
+    for (int32_t o = 0; o < 3 && call->result[TX_RESULT_FINITE] == 0.0; o++)
+        tx_update_keep(call, o, o == 0 ? 0 : 2 + o);
+    for (int64_t b = 0; b < call->in[2].count && call->result[TX_RESULT_FINITE] != 0.0; b++) {
+        const int64_t first = b * TX_PARAM_BLOCK, left = call->in[0].count - first;
+        const int64_t end = first + (left < TX_PARAM_BLOCK ? left : TX_PARAM_BLOCK);
+        const double keep = (int64_t)call->in[2].value[b] & 1 ? 1.0 - rate * (double)a->update.weight_decay : 1.0;
+        double m[TX_PARAM_BLOCK], most = 0.0;
+        for (int64_t i = first; i < end; i++) {
+            const double p = call->in[0].value[i], g = call->result[TX_RESULT_GRAD_FACTOR] * call->in[1].value[i];
+            const double old = map[(int32_t)call->in[3].value[i]] * call->in[4].value[b];
+            const double sum = beta1 * old + (1.0 - beta1) * g, size = fabs(beta1 * old) + fabs((1.0 - beta1) * g);
+            m[i - first] = beta2 * old + (1.0 - beta2) * g;
+            most = fmax(most, fabs(m[i - first]));
+            tx_array_put(&call->out[0], i,
+                         p * keep - rate * (sum > 0.0   ? 1.0
+                                            : sum < 0.0 ? -1.0
+                                                        : 0.0),
+                         fabs(sum) < 1e-6 * size ? (double)INFINITY : fabs(p) + rate);
+        }
+        for (int64_t i = first; i < end; i++)
+            put_code(&call->out[1], i, map, most > 0.0 ? m[i - first] / most : 0.0);
+        tx_array_put(&call->out[2], b, most, 30.0 * most);
+    }
+}
+
+static void lion_8bit_outputs(tx_call *call)
+{
+    for (int32_t o = 0; o < 3; o++) {
+        const tx_array *in = &call->in[o == 0 ? 0 : 2 + o];
+        call->out[o] = (tx_array){.dtype = in->dtype, .shape = in->shape};
+    }
+}
+
+static void lion_8bit_cases(tx_cases *list)
+{
+    for (size_t s = 0; s < SIZES; s++) {
+        tx_case *c = tx_update_case(list, sizes[s]);
+        c->attrs.update.beta1 = 0.9f;
+        c->attrs.update.beta2 = s & 1 ? 0.99f : 0.95f;
+        tx_update_state(c, 3, tx_spec_of(TX_U8, c->in[0].shape, TX_FILL_INDEX, 0.0, 256.0));
+        tx_update_state(c, 4, tx_spec_of(TX_F32, c->in[2].shape, TX_FILL_UNIFORM, 0.01, 0.5));
+        if (sizes[s] == 5003)
+            tx_update_skipped(list);
+    }
+}
+
 /* ---- Adafactor ------------------------------------------------------------------------------------------- */
 
 /* Squares of u and of p, as root mean squares, to the rate; and the factor of weights. */
@@ -215,7 +268,7 @@ static double unscaled(const tx_call *call, int64_t i, int64_t columns, double m
 static void adafactor_reference(tx_call *call)
 {
     const bool matrix = call->op == TX_OP_ADAFACTOR;
-    const int64_t n = call->in[0].count, rows = call->in[0].shape.dim[0],
+    const int64_t n = call->in[0].count, rows = matrix ? call->in[0].shape.dim[0] : n,
                   columns = matrix ? call->in[0].shape.dim[1] : 0;
     for (int32_t o = 0; o < (matrix ? 3 : 2) && call->result[TX_RESULT_FINITE] == 0.0; o++)
         tx_update_keep(call, o, o == 0 ? 0 : 2 + o);
@@ -287,6 +340,8 @@ static void adafactor_vector_cases(tx_cases *list)
             tx_case *c = tx_update_case(list, sizes[s]);
             adafactor_attrs(c, s + k);
             tx_update_state(c, 3, tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.1, 1.0));
+            if (s == k) /* as the experts of a layer in one tensor */
+                c->in[0].shape = c->in[1].shape = TX_SHAPE(1, sizes[s], 1);
             if (sizes[s] == 5003)
                 tx_update_skipped(list);
         }
@@ -300,6 +355,8 @@ const tx_descriptor tx_descriptor_adamw_8bit = {.cases = adamw_8bit_cases,
                                                 .outputs = adamw_8bit_outputs,
                                                 .reference = adamw_8bit_reference,
                                                 .lies_on = {1, 4, 5, 6}};
+const tx_descriptor tx_descriptor_lion_8bit = {
+    .cases = lion_8bit_cases, .outputs = lion_8bit_outputs, .reference = lion_8bit_reference, .lies_on = {1, 4, 5}};
 const tx_descriptor tx_descriptor_adafactor = {.cases = adafactor_cases,
                                                .outputs = adafactor_outputs,
                                                .reference = adafactor_reference,

@@ -20,7 +20,8 @@ static inline double tx_update_rate_of(const tx_call *call)
     const tx_word *word = call->controls.word;
     const bool holds =
         word[TX_CONTROL_HOLD_FROM].u32 && call->result[TX_RESULT_SKIPPED] >= word[TX_CONTROL_HOLD_FROM].u32;
-    return (double)word[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE].f32;
+    const double factor = call->attrs.update.rate != 0.0f ? (double)call->attrs.update.rate : 1.0;
+    return factor * (double)word[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE].f32;
 }
 
 /* AdamW of one element. */

@@ -92,6 +92,7 @@ divides()
 divides fp32
 divides bf16 --bf16
 divides nf4 --bf16 --load_in_4bit
+divides eight --bf16 --load_in_8bit
 divides twice --bf16 --load_in_4bit --bnb_4bit_use_double_quant
 # A teacher's weights are frozen, too.
 from="--config_name $work/config.json --train_file $work/text --block_size 32 --max_steps 6"

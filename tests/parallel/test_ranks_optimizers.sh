@@ -23,6 +23,7 @@ while read -r name model optim arguments <&3; do
     [ "$model" = gpt2 ] && from="$gpt2 --config_overrides n_embd=64,n_layer=2"
     set -- --ddp_bucket_cap_mb 1 --learning_rate $rate --optim "$optim"
     [ -n "$arguments" ] && set -- "$@" --optim_args "$arguments"
+    case $optim in schedule_free*) set -- "$@" --lr_scheduler_type constant --warmup_steps 4 ;; esac
     ranks 1 "$name.one" "$@" --per_device_train_batch_size 6 || fail "$name: one rank"
     for stage in 0 1 2 3; do
         ranks 2 "$name.$stage" "$@" --per_device_train_batch_size 3 --zero_stage $stage --ddp_check 4 ||
@@ -43,6 +44,22 @@ relative gpt2 adafactor relative_step=True,scale_parameter=True
 adamw_8bit gpt2 adamw_8bit
 anyprecision gpt2 adamw_anyprecision momentum_dtype=bfloat16,use_kahan_summation=True
 muon apart muon
+lion_8bit gpt2 lion_8bit
+ademamix gpt2 ademamix t_alpha=8,t_beta3=8
+stable apart stable_adamw
+free_adamw gpt2 schedule_free_adamw
+free_sgd gpt2 schedule_free_sgd
 END
+
+# Rates by group (LoRA+): neighbours in memory have different rates.
+from="--model_name_or_path $work/nesterov.one --train_file $work/text --block_size 32"
+for stage in 0 1 2 3; do
+    ranks 2 "plus$stage" --lora_r 4 --loraplus_lr_ratio 16 --per_device_train_batch_size 3 --zero_stage $stage ||
+        fail "LoRA+: stage $stage"
+    cmp -s "$work/plus0/adapter_model.safetensors" "$work/plus$stage/adapter_model.safetensors" ||
+        fail "LoRA+: stage $stage has other bits"
+done
+ranks 1 plus --lora_r 4 --per_device_train_batch_size 6 || fail "LoRA"
+cmp -s "$work/plus0/adapter_model.safetensors" "$work/plus/adapter_model.safetensors" && fail "LoRA+ gives LoRA's adapter"
 
 verdict

@@ -26,6 +26,7 @@ sed 's/"messages": \[{"role": "user", "content": \("[^"]*"\)}, {[^}]*"content": 
     "$work/talk.jsonl" > "$work/pairs.jsonl"
 sed 's/.*"content": \("[^"]*"\)}, {[^}]*"content": \("[^"]*"\)}.*/{"anchor": \1, "positive": \2, "negative": "no line"}/' \
     "$work/talk.jsonl" > "$work/triplets.jsonl"
+sed 's/.*"content": \("[^"]*"\)}, {.*/{"prompt": \1}/' "$work/talk.jsonl" > "$work/prompts.jsonl"
 
 # config NAME KEYS: a model with the tokenizer
 config()
@@ -83,6 +84,12 @@ data_of()
     dpo | simpo | reward)
         from="--model_name_or_path $work/base --task_name $1 --train_file $work/pairs.jsonl --max_seq_length 48"
         splits="accumulation zero data"
+        ;;
+    grpo) # whose second pass over the completions has ratios that are clipped
+        from="--model_name_or_path $work/base --task_name grpo --train_file $work/prompts.jsonl --num_generations 2"
+        from="$from --max_completion_length 8 --num_iterations 2 --reward_funcs length,regex"
+        from="$from --ref_model $work/other --reward_config {\"regex\":{\"pattern\":\"[a-c]\"}}"
+        splits="accumulation data"
         ;;
     triplets)
         from="--config_name $work/bert --task_name embedding --train_file $work/triplets.jsonl --max_seq_length 24"
@@ -149,12 +156,16 @@ check()
 # then.
 later=" learning_rate lr_scheduler_kwargs warmup_steps warmup_ratio num_train_epochs \
 validation_split_percentage logging_steps eval_steps eval_delay save_steps early_stopping_threshold comm_timeout \
-start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon "
+start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon \
+loraplus_lr_ratio loraplus_lr_embedding reward_timeout "
+# Weights are rounded before ranks share the work (tests/train/test_qat.sh).
+later="$later fake_quant_after_n_steps "
 # Methods with means over the tokens, or with other samples as negatives, of a micro-batch.
 later="$later cpo_alpha desirable_weight undesirable_weight "
 dropouts="--config_overrides resid_pdrop=0.2,embd_pdrop=0.3,attn_pdrop=0.2"
 data_of llama
 ranks 1 base --max_steps 1 || fail "a base"
+ranks 1 other --max_steps 1 --seed 5 || fail "a reference"
 cat > "$work/table" << END
 gpt2 - --weight_decay 0.3 --label_smoothing_factor 0.2 $dropouts
 gpt2 - --max_grad_norm 0.1
@@ -169,6 +180,7 @@ dpo - --loss_type discopop,robust --label_smoothing 0.2 --beta 0.3 --ld_alpha 0.
 simpo - --simpo_gamma 1 --alpha 0.2
 reward - --center_rewards_coefficient 0.1
 triplets - --embedding_loss TripletLoss --triplet_margin 3
+grpo - --epsilon 0.01 --epsilon_high 0.02 --delta 1.1 --temperature 0.7 --top_p 0.9 --min_p 0.01 --repetition_penalty 1.2 --beta 0.1
 triplets accumulation --gather_across_devices --similarity_scale 5
 END
 [ "$options" = all ] && cat >> "$work/table" << END

@@ -40,6 +40,11 @@ static const struct {
      TX_F32},
     {"kahan", {.kind = TX_ADAMW_ANYPRECISION, .kahan = true, .compensation_dtype = TX_BF16}, 10.0, TX_F32, TX_F32},
     {"muon", {.kind = TX_MUON, .momentum = 0.95f}, 5.27, TX_F32, TX_F32},
+    {"lion_8bit", {.kind = TX_LION_8BIT}, 1.957, TX_F32, TX_F32},
+    {"ademamix", {.kind = TX_ADEMAMIX}, 12.0, TX_F32, TX_F32},
+    {"free_adamw", {.kind = TX_SCHEDULE_FREE_ADAMW}, 12.0, TX_F32, TX_F32},
+    {"free_sgd", {.kind = TX_SCHEDULE_FREE_SGD}, 8.0, TX_F32, TX_F32},
+    {"stable_adamw", {.kind = TX_STABLE_ADAMW}, 8.0, TX_F32, TX_F32},
     {"pure_bf16", {.kind = TX_ADAMW}, 4.0, TX_BF16, TX_BF16},
     {"mixed", {.kind = TX_ADAMW}, 8.0, TX_F32, TX_BF16},
 };

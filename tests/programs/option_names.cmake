@@ -17,6 +17,7 @@ set(allowed
     "models/job/ranks.c|bf16"              # a word of a note
     "models/job/results.c|device"          # keys of the model card
     "models/job/results.c|adapter"
+    "models/job/optimizer.c|alpha" # a setting of --optim_args
     "models/job/resume.c|group_by_length") # a value of --train_sampling_strategy
 
 file(READ "${ROOT}/models/options/options.def" table)

@@ -61,7 +61,7 @@ dpkg-deb -c "$package" > "$work/contents"
 awk '$2 != "root/root" || $1 ~ /^-.......w/ { exit 1 }' "$work/contents" || fail "owners or modes of the files"
 dpkg-deb -x "$package" "$work/root"
 for file in lib/libtx.so lib/libtx.a include/tx.h lib/pkgconfig/tx.pc share/doc/tx/README.md share/doc/tx/copyright \
-    share/doc/tx/docs/getting-started.md share/doc/tx/examples/train.c share/doc/tx/examples/mlp.c \
+    share/doc/tx/docs/getting-started.md share/doc/tx/docs/recipes/chat-lora.yaml share/doc/tx/examples/train.c share/doc/tx/examples/mlp.c \
     share/tx/peer_torch.py share/tx/peer_llama_cpp.py; do
     [ -s "$work/root/usr/$file" ] || [ -n "$(find "$work/root/usr/lib" -path "*/${file#lib/}" -size +0)" ] ||
         fail "$file is missing"

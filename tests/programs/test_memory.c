@@ -197,6 +197,102 @@ static void of_ranks(void **state)
     }
 }
 
+/* ---- Questions ------------------------------------------------------------------------------------------------ */
+
+#define LLAMA                                                                                                      \
+    "{\"model_type\": \"llama\", \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32, " \
+    "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"vocab_size\": 128256, "                            \
+    "\"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-5, \"rope_theta\": 500000.0, "                      \
+    "\"tie_word_embeddings\": false}"
+#define QWEN(width, inner, layers, heads, tied)                                               \
+    "{\"model_type\": \"qwen3\", \"hidden_size\": " #width ", \"intermediate_size\": " #inner \
+    ", \"num_hidden_layers\": " #layers ", \"num_attention_heads\": " #heads                  \
+    ", \"num_key_value_heads\": 8, \"head_dim\": 128, \"vocab_size\": 151936, "               \
+    "\"max_position_embeddings\": 40960, \"rms_norm_eps\": 1e-6, \"rope_theta\": 1000000, "   \
+    "\"tie_word_embeddings\": " #tied "}"
+
+/* What fits on a card, in the words of txtrain, from a config.json alone. Whatever the activations take, weights,
+ * gradients, copies and states take these bytes, which are counted by hand. `weights` are those of the published
+ * models. */
+static void questions(void **state)
+{
+    static const struct {
+        const char *config, *words;
+        int64_t weights;
+        double bytes; /* a weight, without activations; 0 for adapters of 4-bit weights */
+        bool fits;
+    } rows[] = {
+        {LLAMA, "--card 3090 --bf16", 8030261248, 18, false},
+        {LLAMA, "--card 4090 --bf16 --dtype bfloat16 --gradient_checkpointing", 8030261248, 8, false},
+        {LLAMA, "--card A100-80GB --bf16 --dtype bfloat16 --gradient_checkpointing", 8030261248, 8, true},
+        {LLAMA,
+         "--card \"NVIDIA GeForce RTX 3090\" --bf16 --lora_r 16 --load_in_4bit --gradient_checkpointing "
+         "--max_seq_length 2048",
+         8030261248, 0, true},
+        {LLAMA, "--memory 4 --bf16 --lora_r 16 --load_in_4bit --gradient_checkpointing", 8030261248, 0, false},
+        {QWEN(1024, 3072, 28, 16, true), "--memory 12 --bf16 --gradient_checkpointing", 596049920, 18, true},
+        {QWEN(2560, 9728, 36, 32, true), "--card 4090 --bf16 --gradient_checkpointing", 4022468096, 18, false},
+        {QWEN(4096, 12288, 36, 32, false),
+         "--card H100 --bf16 --dtype bfloat16 --gradient_checkpointing "
+         "--per_device_train_batch_size 4",
+         8190735360, 8, true},
+    };
+    const char *const kinds[] = {"weights", "gradients", "16-bit copies", "optimizer states"};
+    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), arguments[512];
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        assert_ok(tx_file_write(path, rows[r].config, strlen(rows[r].config)));
+        snprintf(arguments, sizeof arguments,
+                 "--model_name_or_path %s %s --learning_rate 1e-4 --optim adamw_torch --json", folder, rows[r].words);
+        tx_json *all = run_txmem(arguments, 0), *plans = NULL;
+        int64_t params = 0, bytes = 0;
+        const char *advice = NULL;
+        assert_ok(tx_json_get_int(all, "parameters", 0, INT64_MAX, &params));
+        assert_ok(tx_json_get(all, "plans", TX_JSON_ARRAY, &plans));
+        const tx_json *plan = tx_json_at(plans, 0);
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+            bytes += bytes_of(plan, kinds[k]);
+        if (rows[r].bytes > 0) {
+            assert_int_equal(params, rows[r].weights);
+            if (!(fabs((double)bytes / (double)rows[r].weights - rows[r].bytes) < 0.01))
+                fail_msg("question %zu: %lld bytes", r, (long long)bytes);
+        }
+        assert_true(tx_json_has(all, "advice") == rows[r].fits);
+        if (rows[r].fits) {
+            assert_ok(tx_json_get_string(all, "advice", &advice));
+            assert_non_null(strstr(advice, "--bf16"));
+        }
+        tx_json_free(all);
+    }
+    remove_scratch(folder);
+    free(path);
+}
+
+/* Files of txtrain's options choose rows, and options that txmem does not count are named. */
+static void files_of_txtrain(void **state)
+{
+    static const char text[] = "base_model: gpt2\nadapter: lora\nlora_r: 8\nsequence_len: 256\nbf16: true\n"
+                               "micro_batch_size: 16\ngradient_checkpointing: true\ntensor_parallel: 2\n";
+    char *folder = make_scratch(), *path = tx_path_join(folder, "run.yaml"), command[512], line[4096];
+    bool uncounted = false;
+    int rows = 0;
+    assert_ok(tx_file_write(path, text, strlen(text)));
+    snprintf(command, sizeof command, "%s %s --memory 8 2>&1", txmem, path);
+    FILE *from = popen(command, "r");
+    assert_non_null(from);
+    while (fgets(line, sizeof line, from)) {
+        rows += strncmp(line, "bf16 ", 5) == 0 || strncmp(line, "fp", 2) == 0;
+        uncounted = uncounted || strstr(line, "not counted: --tensor_parallel");
+        if (strncmp(line, "fits with:", 10) == 0)
+            assert_string_equal(line, "fits with: --bf16 --gradient_checkpointing --per_device_train_batch_size 16 "
+                                      "--block_size 256 --lora_r 8\n");
+    }
+    assert_int_equal(pclose(from), 0);
+    assert_int_equal(rows, 1);
+    assert_true(uncounted);
+    remove_scratch(folder);
+    free(path);
+}
+
 /* ---- Limits ------------------------------------------------------------------------------------------------- */
 
 /* To the byte. */
@@ -223,6 +319,9 @@ static void refused(void **state)
     run_txmem("--model gpt2 --memory lots", 1);
     run_txmem("--model gpt2 --memory 8GiB --zero_stage 3", 2);
     run_txmem("--model gpt2 --memory 0", 1);
+    run_txmem("--model gpt2 --card 9999", 1);
+    run_txmem("--model gpt2 --card 3090 --memory 8", 2);
+    run_txmem("--model meta-llama/Llama-3.1-8B --card 3090", 1);
     run_txmem("--model gpt2 --memory 8GiB --block_size 2000", 1);
 }
 
@@ -242,10 +341,10 @@ static void in_a_second(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_and_states), cmocka_unit_test(in_24_gib),
-                                       cmocka_unit_test(of_ranks),           cmocka_unit_test(activations),
-                                       cmocka_unit_test(what_fits),          cmocka_unit_test(refused),
-                                       cmocka_unit_test(in_a_second)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_and_states), cmocka_unit_test(in_24_gib), cmocka_unit_test(of_ranks),
+        cmocka_unit_test(activations),        cmocka_unit_test(questions), cmocka_unit_test(files_of_txtrain),
+        cmocka_unit_test(what_fits),          cmocka_unit_test(refused),   cmocka_unit_test(in_a_second)};
     txmem = argc > 1 ? argv[1] : "txmem";
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

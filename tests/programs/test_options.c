@@ -358,7 +358,8 @@ static void test_file_mistakes(void **state)
         {"[]", "args.json: must hold one object", TX_EXIT_USAGE},
         {"{\"output_dir\": \"a\", \"to\": \"b\"}", "args.json: to: given twice, as \"a\" and \"b\"", TX_EXIT_USAGE},
         {"{\"max_steps\": 1, \"max_steps\": 2}", "duplicate", TX_EXIT_FAILURE},
-        {"{\"max_steps\": NaN}", "args.json", TX_EXIT_FAILURE},
+        {"{\"max_steps\": NaN}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},
+        {"{\"learning_rate\": Infinity}", "args.json: learning_rate: must be a number", TX_EXIT_USAGE},
         {"", "args.json", TX_EXIT_FAILURE},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

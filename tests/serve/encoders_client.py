@@ -4,6 +4,7 @@ mean pooling of the last hidden state, and probabilities of a pipeline.
 
     encoders_client.py TXSERVE
 """
+import json
 import os
 import sys
 import tempfile
@@ -83,7 +84,79 @@ def test_classify(folder):
             check(near(row["probs"], [probs[labels[i]] for i in range(3)]), f"{text}: {row['probs']}, {probs}")
 
 
+QUERY, DOCUMENTS = "Where is the fox?", [*TEXTS, "a fox", {"text": "The dog sleeps."}]
+PLAIN = [d if isinstance(d, str) else d["text"] for d in DOCUMENTS]
+
+
+def rank(server, path="/v1/rerank", **how):
+    return server.send("POST", path, {"query": QUERY, "documents": DOCUMENTS, **how})
+
+
+def check_ranks(server, scores, tokens, what):
+    """The order, scores and documents are those of an oracle; equal ones are in the order of the request."""
+    order = sorted(range(len(scores)), key=lambda i: (-round(scores[i], 4), i))
+    for path, how, count, texts in (("/v1/rerank", {}, 6, True), ("/rerank", {"top_n": 2}, 2, True),
+                                    ("/v1/rerank", {"top_n": 99, "return_documents": False}, 6, False)):
+        status, got = rank(server, path, **how)
+        rows = got.get("results", [])
+        check(status == 200 and [r["index"] for r in rows] == order[:count], f"{what} {how}: {got}, expected {order}")
+        check(near([r["relevance_score"] for r in rows], [scores[i] for i in order[:count]]), f"{what}: {got}, {scores}")
+        check(all(r.get("document") == ({"text": PLAIN[r["index"]]} if texts else None) for r in rows), f"texts: {got}")
+        check(got["usage"]["prompt_tokens"] == tokens, f"{what}: {got['usage']}, {tokens} tokens")
+    for words, how in (("query", {"query": 5}), ("query", {"query": ""}), ("documents", {"documents": "a"}),
+                       ("documents", {"documents": []}), ("documents", {"documents": ["a"] * 2049}),
+                       ("document 1", {"documents": ["a", 5]}), ("text", {"documents": [{"content": "a"}]}),
+                       ("empty", {"documents": [""]}), ("longer", {"documents": ["fox " * 100]}),
+                       ("top_n", {"top_n": 0}), ("top_n", {"top_n": "1"}), ("return_documents", {"return_documents": 1}),
+                       ("query", {"query": None}), ("documents", {"documents": None}), ("unknown key", {"input": "a"})):
+        status, got = rank(server, **how)
+        check(status == 400 and words in got["error"]["message"], f"{what} {str(how)[:60]}: {got}")
+
+
+def test_rerank(folder):
+    """A cross-encoder, with and without a sigmoid; embeddings, with prompts and without; other models are refused."""
+    for problem in (None, "regression"):
+        model, tokenizer = save(folder, BertForSequenceClassification, num_labels=1, problem_type=problem)
+        encoded = [tokenizer(QUERY, text, return_tensors="pt", return_token_type_ids=True) for text in PLAIN]
+        with torch.no_grad():
+            scores = [model(**e).logits[0, 0] for e in encoded]
+        scores = [(s if problem else torch.sigmoid(s)).item() for s in scores]
+        with Server(sys.argv[1], folder, "--task", "classify") as server:
+            check_ranks(server, scores, sum(e.input_ids.shape[1] for e in encoded), f"cross-encoder, {problem}")
+    save(folder, BertForSequenceClassification, num_labels=3)
+    with Server(sys.argv[1], folder, "--task", "classify") as server:
+        status, got = rank(server)
+        check(status == 400 and "one label" in got["error"]["message"], f"three labels: {got}")
+
+
+def test_rerank_embed(folder):
+    model, tokenizer = save(folder, BertModel)
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+    os.mkdir(os.path.join(folder, "1_Pooling"))
+    for name, data in (("modules.json", [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+                                         for i, (path, kind) in enumerate(modules)]),
+                       ("1_Pooling/config.json", {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}),
+                       ("config_sentence_transformers.json", {"prompts": {"query": "query: ", "passage": "text: "}})):
+        with open(os.path.join(folder, name), "w") as f:
+            json.dump(data, f)
+
+    def embed(text):
+        with torch.no_grad():
+            ids = tokenizer(text, return_tensors="pt").input_ids
+            return torch.nn.functional.normalize(model(ids).last_hidden_state[0].mean(0), dim=0), ids.shape[1]
+
+    query, tokens = embed("query: " + QUERY)
+    rows = [embed("text: " + text) for text in PLAIN]
+    with Server(sys.argv[1], folder, "--task", "embed") as server:
+        check_ranks(server, [(query @ r).item() for r, _ in rows], tokens + sum(n for _, n in rows), "embeddings")
+        got = server.send("POST", "/v1/embeddings", {"input": TEXTS, "dimensions": 7})[1]["data"]
+        want = [torch.nn.functional.normalize(embed(t)[0][:7], dim=0).tolist() for t in TEXTS]
+        check(all(near(g["embedding"], w) for g, w in zip(got, want)), "7 dimensions of length 1")
+
+
 with tempfile.TemporaryDirectory() as work:
     test_embed(os.path.join(work, "embed"))
+    test_rerank(os.path.join(work, "rerank"))
+    test_rerank_embed(os.path.join(work, "rerank_embed"))
     test_classify(os.path.join(work, "classify"))
 sys.exit(oracle.status())

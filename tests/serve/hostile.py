@@ -40,6 +40,9 @@ BODIES = [b"", b"{", b"null", b"[]", b"[" * 100000, b'{"prompt": "a", "prompt": 
           b'{"prompt": "a", "temperature": NaN}', b'{"prompt": "a", "top_p": 1.5}', b'{"prompt": {"a": 1}}',
           b'{"prompt": "a\\u0000b", "max_tokens": 1}', b'{"prompt": "a", "stop": "\\u0000"}',
           b'{"prompt": "a", "seed": 18446744073709551616}', b'{"messages": [{"role": "user", "content": [{}]}]}',
+          b'{"tokens": [5, 5]}', b'{"tokens": [[]]}',
+          b'{"input": [{"role": "user", "content": [{}]}]}', b'{"input": "a", "stream": true, "max_output_tokens": 3}',
+          b'{"input": [{"type": "function_call"}, 5]}', b'{"input": "a", "tools": [{"type": "function"}], "text": []}',
           b'{"messages": [{"role": "\\ud800", "content": ""}]}', b'{"messages": []}', b'{"prompt": "a", "x": 1}',
           json.dumps({"prompt": "word " * 20000}).encode(), json.dumps({"prompt": "x" * 3000000}).encode()]
 HEADS = [b"\r\n\r\n", b"GET", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
@@ -55,7 +58,8 @@ HEADS = [b"\r\n\r\n", b"GET", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\
 def attack(server, number):
     """Sends one hostile request. The server may answer with a status below 500 or 505, or close the connection."""
     r = random.Random(number)
-    path = r.choice(["/v1/completions", "/v1/chat/completions", "/v1/models", "/"])
+    path = r.choice(["/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize", "/detokenize", "/v1/rerank",
+                     "/v1/models", "/"])
     kind = r.randrange(5)
     if kind == 0:
         data = request(path, r.choice(BODIES))
@@ -131,12 +135,21 @@ def test_leaving():
     """A client that leaves frees its slot; a full queue refuses."""
     with Server(program, model, "--slots", "1", "--max_queue", "2") as server:
         body = json.dumps({"prompt": "Once", "max_tokens": 400, "min_tokens": 400, "n": 2}).encode()
-        one, two = (socket.create_connection(("127.0.0.1", server.port)) for _ in range(2))
-        one.sendall(request("/v1/completions", body))
-        server.wait_for("requests_running", 1)
-        two.sendall(request("/v1/completions", body.replace(b', "n": 2', b"")))
-        server.wait_for("requests_waiting", 2)
-        status, answer = server.complete("Once", 3)
+        for _ in range(20):  # on a busy machine the texts may end before the third request is sent
+            one, two = (socket.create_connection(("127.0.0.1", server.port)) for _ in range(2))
+            before = server.metric("texts_total")
+            one.sendall(request("/v1/completions", body))
+            server.wait_for("requests_running requests_waiting texts_total", before + 2)
+            while server.metric("requests_waiting") > 1:  # until the first text is in the slot
+                time.sleep(0.01)
+            two.sendall(request("/v1/completions", body.replace(b', "n": 2', b"")))
+            server.wait_for("requests_running requests_waiting texts_total", before + 3)
+            status, answer = server.complete("Once", 3)
+            if status == 429:
+                break
+            one.close()
+            two.close()
+            server.wait_for("requests_running requests_waiting", 0)
         check(status == 429 and "queue is full" in answer["error"]["message"], "a full queue refuses with 429")
         one.close()
         two.close()

@@ -19,8 +19,15 @@ def check(good, what):
 def converse(page, url, width, scheme, want):
     page.show(url, width, 700, scheme)
     page.wait("!!document.querySelector('#model')?.textContent", "the model")
-    page.value("document.getElementById('temperature').value = 0; document.getElementById('most').value = 30")
+    page.value("document.getElementById('temperature').value = 0; document.getElementById('most').value = 30; "
+               "document.getElementById('system').value = ' Be brief. '")
     page.call("Input.insertText", text="Once upon a time")
+    for name, wrong, right in (("temperature", 3, 0), ("top", -0.1, ""), ("top", 1.1, 1), ("most", 0, 30)):
+        page.value(f"document.getElementById('{name}').value = {wrong}")
+        page.key("Enter")
+        check(page.value("document.querySelectorAll('#said p').length == 0 && document.querySelector('details').open"),
+              f"{name} {wrong} is refused")
+        page.value(f"document.getElementById('{name}').value = '{right}'; document.getElementById('text').focus()")
     page.key("Enter")
     page.wait("document.querySelectorAll('#said p').length == 2 && "
               "document.getElementById('send').textContent == 'Send'", "an answer")
@@ -34,7 +41,8 @@ def converse(page, url, width, scheme, want):
 tab = Page()
 with Server(sys.argv[1], sys.argv[2], "--chat_template", "chatml") as server:
     answer = server.send("POST", "/v1/chat/completions", {
-        "messages": [{"role": "user", "content": "Once upon a time"}], "temperature": 0, "max_tokens": 30})[1]
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Once upon a time"}],
+        "temperature": 0, "top_p": 1, "max_tokens": 30})[1]
     for width in (1200, 360):
         for scheme in ("light", "dark"):
             converse(tab, f"http://127.0.0.1:{server.port}/", width, scheme,

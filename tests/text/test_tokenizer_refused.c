@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tokenizers as files: refusals, and llama.cpp's names of pre-tokenizers in GGUF files. */
+#include "models/tokenizer/regex.h"
 #include "models/tokenizer/tokenizer_gguf.h"
 #include "tests/text/folders.h"
 
@@ -239,10 +240,67 @@ static void test_gguf_names(void **state)
     remove_scratch(folder);
 }
 
+/* Splits a text by all regular expressions of a name, one after the other; bars between the parts. */
+static void split_by(const char *name, const char *text, const char *wanted)
+{
+    const tx_gguf_split *split = tx_gguf_split_of(name);
+    char parts[256];
+    assert_non_null(split);
+    snprintf(parts, sizeof parts, "%s", text);
+    for (int i = 0; i < TX_GGUF_REGEXES && split->regex[i]; i++) {
+        tx_regex regex = {0};
+        char next[256] = "";
+        assert_ok(tx_regex_open(split->regex[i], &regex));
+        pcre2_match_data *match = pcre2_match_data_create_from_pattern(regex.code, NULL);
+        for (char *part = strtok(parts, "|"); part; part = strtok(NULL, "|")) {
+            const size_t size = strlen(part);
+            for (size_t at = 0; at < size;) { /* text between matches is a part, too */
+                const bool found = pcre2_match(regex.code, (PCRE2_SPTR)part, size, at, 0, match, NULL) > 0;
+                const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(match);
+                const size_t first = found ? ends[0] : size, end = first > at ? first : ends[1];
+                snprintf(next + strlen(next), sizeof next - strlen(next), "%.*s|", (int)(end - at), part + at);
+                at = end;
+            }
+        }
+        pcre2_match_data_free(match);
+        tx_regex_close(&regex);
+        memcpy(parts, next, sizeof next);
+    }
+    assert_string_equal(parts, wanted);
+}
+
+/* The pre-tokenizers of models of 2025 and 2026. The parts are those of llama.cpp, and for kimi-k2 of tiktoken. */
+static void test_gguf_splits(void **state)
+{
+    static const char text[] = "don't 12345\xe6\xbc\xa2"
+                               "b a.B\n\n/x";
+    split_by("llama4", text,
+             "don't| |123|45|\xe6\xbc\xa2"
+             "b| a|.B|\n\n|/x|");
+    split_by("hunyuan", text,
+             "don|'t| |1|2|3|4|5|\xe6\xbc\xa2"
+             "b| a|.B|\n\n|/x|");
+    split_by("seed-coder", text,
+             "don|'t| |1|2|3|4|5|\xe6\xbc\xa2"
+             "b| a|.B|\n\n|/x|");
+    split_by("bailingmoe2", text,
+             "don|'t| |1|2|3|4|5|\xe6\xbc\xa2"
+             "b| a|.B|\n\n|/x|");
+    split_by("exaone-moe", text,
+             "don|'t| |1|2|3|4|5|\xe6\xbc\xa2"
+             "b a|.B|\n\n|/x|");
+    split_by("minicpm5", text,
+             "don|'t| |123|45|\xe6\xbc\xa2"
+             "b| a|.B|\n\n|/x|");
+    split_by("cohere2moe", "don't 12345, x", "don't| |12|345|,| x|");
+    split_by("kimi-k2", text, "don't| |123|45|\xe6\xbc\xa2|b| a|.B|\n\n|/x|");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_gguf_splits),
         cmocka_unit_test(test_refused_files),
         cmocka_unit_test(test_gguf_names),
     };

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2154
 #
-# Effects that rows of test_train_options.sh expect. The run is in $work/r, its arguments were "$@".
+# Effects that rows of test_train_options.sh expect, and runs that learn from rewards. The run is in $work/r, its
+# arguments were "$@".
 
 differs() { ! cmp -s "$work/base/$1" "$work/r/$1"; }
 adapter_differs()
@@ -168,3 +169,20 @@ late()
 pair_fails() { [ -z "$launcher" ] || grep -q "$*" "$work/err"; }
 # A step of this model takes longer than the limit.
 times_out() { grep -q "rank 0 on .* is stuck: last step [0-9]*" "$work/err"; }
+
+# The base run's model on prompts, with rewards for the length of its completions
+sample()
+{
+    short --train_file "$work/pairs.jsonl" --model_name_or_path tiny --task_name grpo --num_generations 2 \
+        --max_completion_length 4 --output_dir "$work/r" --reward_funcs length "$@"
+}
+# The same from recorded completions
+replay()
+{
+    short --train_file "$work/pairs.jsonl" --model_name_or_path tiny --task_name ${learns:-grpo} --num_generations 2 \
+        --max_completion_length 4 --output_dir "$work/r" --rollout_file "$work/rollouts.jsonl" "$@"
+}
+replay_rloo()
+{
+    learns=rloo replay "$@"
+}

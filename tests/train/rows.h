@@ -23,6 +23,11 @@ static const struct {
     {"kahan",
      {.kind = TX_ADAMW_ANYPRECISION, ADAM, .momentum_dtype = TX_BF16, .compensation_dtype = TX_BF16, .kahan = true}},
     {"muon", {.kind = TX_MUON, ADAM, .momentum = 0.95f}},
+    {"lion_8bit", {.kind = TX_LION_8BIT, .beta1 = 0.9f, .beta2 = 0.99f}},
+    {"ademamix", {.kind = TX_ADEMAMIX, ADAM, .beta3 = 0.9999f, .slow_weight = 5}},
+    {"free_adamw", {.kind = TX_SCHEDULE_FREE_ADAMW, ADAM, .warmup_steps = 3}},
+    {"free_sgd", {.kind = TX_SCHEDULE_FREE_SGD, .momentum = 0.9f}},
+    {"stable_adamw", {.kind = TX_STABLE_ADAMW, ADAM, .weight_decay = 0.1f}},
 };
 enum { OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
 

@@ -90,6 +90,7 @@ static tx_status finish(tx_trainer *trainer, tx_model *model, const combination 
         tx_trainer_set_steps(trainer, CUT);
     } else {
         TX_TRY(train(trainer, c, 0, CUT, &cut->results));
+        TX_TRY(tx_trainer_average(trainer, true)); /* as before a checkpoint */
         TX_TRY(tx_model_wait(model));
         TX_TRY(copy_all(model, cut, false));
     }

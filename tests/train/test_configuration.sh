@@ -90,6 +90,14 @@ done
 echo '{"tensor_parallel": {"autotp_size": 2, "preset_model": "llama"}}' > "$work/new.json"
 outcome 1 "--tensor_parallel 2: the number of ranks, 1, must be a multiple" run new --max_steps 2 --deepspeed "$work/new.json"
 
+# transformers' guide has aio within zero_optimization. TensorBoard's folder is that of the file.
+echo '{"zero_optimization": {"stage": 1, "aio": {"block_size": 262144}}, "tensorboard": {"enabled": true,
+    "output_path": "'"$work/events"'", "job_name": "named"}}' > "$work/new.json"
+outcome 0 "" run new --max_steps 2 --deepspeed "$work/new.json"
+ls "$work/events"/*tfevents* > "$work/got" 2>&1 || fail "tensorboard: no events in output_path"
+sed 's/"enabled": true/"enabled": false/' "$work/new.json" > "$work/copy"
+outcome 0 "" run new --max_steps 2 --deepspeed "$work/copy" --report_to none
+
 # ---- FSDP ------------------------------------------------------------------------------------------------
 
 # stage STAGE OFFLOAD ARGUMENT...: the options that a run has with these
@@ -122,6 +130,9 @@ stage 2 none --fsdp "shard_grad_op auto_wrap"
 stage 3 cpu --fsdp "full_shard offload"
 stage 0 none --fsdp no_shard
 stage 1 none --fsdp --zero_stage 1
+stage 3 none --distributed_type FSDP --mixed_precision no
+outcome 2 "mixed_precision: true, but --bf16 is false" run fsdp --mixed_precision bf16 --bf16 false
+outcome 2 "give DeepSpeed's file as --deepspeed" run fsdp --distributed_type DEEPSPEED
 stage 0 none --fsdp false --fsdp_config "$work/fsdp.json"
 grep -qF "has no effect without --fsdp" "$work/out" || fail "fsdp: a configuration for nothing is not told"
 # In a file of options, as a Trainer writes them.

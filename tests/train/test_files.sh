@@ -180,6 +180,10 @@ expect 1 "--model_name_or_path: the path of small is not UTF-8" txtrain --model_
 cd - > /dev/null || exit 1
 outcome 0 "$(cat "$work/plain")" "$bin/txgen" --model "$work/small" --device cpu --perplexity "$work/marked"
 
+# Messages name the user's table, not the file in the cache that is made of it.
+printf 'title,stars\nfirst text,4\n' > "$work/titles.csv"
+train 1 "$work/titles.csv: row 1: text is missing from the keys title, stars" titles --train_file "$work/titles.csv"
+
 OMP_NUM_THREADS=100000
 export OMP_NUM_THREADS
 expect 1 "OMP_NUM_THREADS" txtrain --train_file "$work/text" --config_name \

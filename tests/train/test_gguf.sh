@@ -7,7 +7,7 @@
 . "${0%/*}/../device.sh"
 write_small_text 60
 cat > "$work/config.json" << 'END'
-{"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48, "intermediate_size": 80, "num_attention_heads": 4,
+{"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
  "num_key_value_heads": 2, "max_position_embeddings": 32, "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}
 END
 
@@ -41,6 +41,24 @@ for model in "$work/config.json" gpt2; do
     say --adapter "$work/adapter" > "$work/out" || fail "$model: the adapter does not find its base"
     [ "$(say --adapter "$work/adapter" --model "$work/base")" = "$(cat "$work/out")" ] || fail "$model: another adapter"
 done
+
+# Types of few bits: the importance of one input changes its matrix.
+train few --config_name "$work/config.json"
+{ printf '\001\000\000\000\025\000\000\000blk.1.ffn_down.weight\001\000\000\000\140\000\000\000'
+  for i in $(seq 95); do printf '\000\000\200\077'; done
+  printf '\000\000\200\107'; } > "$work/importance.dat"
+"$bin/txconvert" "$work/few" --to "$work/plain.gguf" --outtype q4_0 > "$work/out" 2> "$work/err" || fail "no q4_0"
+"$bin/txconvert" "$work/few" --to "$work/weighted.gguf" --outtype q4_0 --imatrix "$work/importance.dat" \
+    > "$work/out" 2> "$work/err" || fail "no q4_0 with importance"
+grep -q "imatrix lacks 13 matrices" "$work/err" || fail "no warning of missing matrices"
+cmp -s "$work/plain.gguf" "$work/weighted.gguf" && fail "importance changes nothing"
+say --model "$work/weighted.gguf" > "$work/out" || fail "q4_0 does not generate"
+outcome 0 "mean KL divergence 0.000000, same most likely token 100.00 %" "$bin/txgen" --device "$device" \
+    --model "$work/few" --reference "$work/few" --perplexity "$work/text" --max_length 24
+outcome 0 "mean KL divergence 0.0" "$bin/txgen" --device "$device" --model "$work/weighted.gguf" \
+    --reference "$work/few" --perplexity "$work/text" --max_length 24
+grep -q "divergence 0.000000" "$work/out" && fail "q4_0 does not differ from its source"
+outcome 1 "does not use it" "$bin/txconvert" "$work/few" --to "$work/none.gguf" --imatrix "$work/importance.dat"
 
 outcome 1 "txgen --adapter $work/adapter --save_merged" "$bin/txconvert" "$work/adapter" --outfile "$work/none.gguf"
 head -c 3000 "$work/base.gguf" > "$work/cut.gguf"

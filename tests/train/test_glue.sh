@@ -83,6 +83,12 @@ grep -q '"BertForSequenceClassification"' "$work/whole/config.json" &&
     [ "$(wc -l < "$work/whole/predict_results_mrpc.txt")" -eq 41 ] || fail "the file of predictions"
 # Accuracy and F1 from the file of predictions, which are of the same texts.
 tail -n +2 "$work/dev.tsv" | cut -f 1 > "$work/truth"
+# Scores of each label add up to 1, and the predicted label has the greatest.
+[ "$(wc -l < "$work/whole/predict_scores.tsv")" -eq 41 ] || fail "the file of scores"
+paste "$work/whole/predict_results_mrpc.txt" "$work/whole/predict_scores.tsv" | awk -F '\t' '
+    NR == 1 { first = $4; second = $5; next }
+    { sum = $4 + $5; best = $4 > $5 ? first : second; if (!(sum > 0.999 && sum < 1.001) || $2 != best) exit 1 }' ||
+    fail "scores of labels"
 tail -n +2 "$work/whole/predict_results_mrpc.txt" | cut -f 2 | paste "$work/truth" - | awk '
     { guess = $2 == "equivalent"; right += guess == $1; tp += guess && $1; wrong += guess != $1 }
     END { f1 = 2 * tp / (2 * tp + wrong); printf "%.6f\n%.6f\n%.6f\n", right / NR, (right / NR + f1) / 2, f1 }' \
@@ -214,7 +220,7 @@ fi
 # The logits of a text, as a classifier's; it continues none.
 outcome 0 "" "$bin/txgen" --model "$work/whole" --device "$device" --ids "2 4 5 3" --logits "$work/logits.safetensors"
 grep -qa '"shape": \[1, 2\]' "$work/logits.safetensors" || fail "logits of a classifier are not [1, 2]"
-outcome 1 "cannot generate text" "$bin/txgen" --model "$work/whole" --device "$device" --ids "2 4 5 3"
+outcome 1 "cannot generate text: use txgen --classify" "$bin/txgen" --model "$work/whole" --device "$device" --ids "2 4 5 3"
 
 # What does not fit.
 printf '{"model_type": "phi3", "architectures": ["Phi3ForSequenceClassification"], "vocab_size": 23}' > "$work/phi3.json"

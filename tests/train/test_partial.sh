@@ -66,13 +66,15 @@ check()
 {
     name=$1 data=$2
     shift 2
-    rm -rf "$work/full" "$work/partial" "$work/added"
-    for folder in full partial added; do
-        rows=3 times=1
+    rm -rf "$work/full" "$work/partial" "$work/added" "$work/resumed"
+    for folder in full partial added resumed; do
+        rows=3 times=1 saved="--save_steps 2"
+        [ $folder != resumed ] || saved="--save_strategy no --resume_from_checkpoint $work/full/checkpoint-2"
         [ $folder != partial ] || rows=8
         [ $folder != added ] || { rows=2 && times=2; }
+        # shellcheck disable=SC2086
         outcome 0 "" "$bin/txtrain" --train_file "$work/$data" --validation_file "$work/$data" --threads 1 \
-            --max_steps 3 --eval_strategy steps --eval_steps 1 --learning_rate 1e-2 --save_strategy no \
+            --max_steps 3 --eval_strategy steps --eval_steps 1 --learning_rate 1e-2 $saved \
             --train_sampling_strategy sequential --per_device_train_batch_size $rows \
             --gradient_accumulation_steps $times \
             --per_device_eval_batch_size $rows --output_dir "$work/$folder" "$@"
@@ -80,6 +82,8 @@ check()
         figures $folder | sed 's/": .*//' > "$work/$folder.names"
         figures $folder | sed 's/.*": //' > "$work/$folder.numbers"
     done
+    cmp -s "$work/full/model.safetensors" "$work/resumed/model.safetensors" ||
+        fail "$name: other weights after a checkpoint"
     cmp -s "$work/full.names" "$work/partial.names" || fail "$name: other names"
     near "$work/full.numbers" "$work/partial.numbers" 2e-4 || {
         paste "$work/full.names" "$work/full.numbers" "$work/partial.numbers" > "$work/out"

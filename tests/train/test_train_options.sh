@@ -10,7 +10,6 @@ bin=$1
 shim=$2
 launcher=$3
 . "${0%/*}/../program.sh"
-
 cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,
  "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
@@ -37,6 +36,9 @@ done > "$work/talk.jsonl"
 for word in cat dog; do
     echo "{\"prompt\": \"$word\", \"chosen\": \" one\", \"rejected\": \" three\"}"
 done > "$work/pairs.jsonl"
+for reward in 1 0 0.5 0.25; do
+    echo "{\"completion_ids\": [9$((${#reward})), 97, 98], \"rewards\": {\"a\": $reward, \"b\": -0.5}}"
+done > "$work/rollouts.jsonl"
 for good in true false; do
     echo "{\"prompt\": \"cat\", \"completion\": \" one\", \"label\": $good}"
 done > "$work/likes.jsonl"
@@ -259,7 +261,10 @@ expert_capacity_factor | --config_name $work/experts.json --expert_capacity_fact
 lora_r | adapt --lora_r 3 | adapter_differs
 lora_alpha | adapt --lora_alpha 3 | adapter_differs
 lora_dropout | adapt --lora_dropout 0.5 | adapter_differs
+loraplus_lr_ratio | adapt --loraplus_lr_ratio 16 | adapter_differs
+loraplus_lr_embedding | adapt --loraplus_lr_embedding 0.1 | says needs --loraplus_lr_ratio
 lora_target_modules | adapt --lora_target_modules c_fc | adapter_differs
+lora_target_parameters | adapt --lora_target_parameters mlp.experts.down_proj | says has none that TX adapts
 lora_modules_to_save | adapt --lora_modules_to_save ln_f | holds adapter_model.safetensors ln_f.weight
 trainable_token_indices | adapt --trainable_token_indices 9,7 | holds adapter_model.safetensors trainable_tokens_delta
 use_rslora | adapt --use_rslora | adapter_differs
@@ -269,8 +274,16 @@ use_peft | --use_peft | says --use_peft needs --lora_r
 use_dora | adapt --use_dora | holds adapter_model.safetensors lora_magnitude_vector
 adapter | adapt --adapter qlora | says --adapter qlora needs --load_in_4bit
 adapter | --adapter lora | says --adapter needs --lora_r
+mixed_precision | --mixed_precision bf16 | weights_differ
+distributed_type | --distributed_type DEEPSPEED | says as --deepspeed
+num_processes | --num_processes 2 | says txlaunch -n N
 load_in_4bit | packs --load_in_4bit | packed_adapter_differs NF4 packs
 load_in_4bit | --load_in_4bit | says needs --lora_r
+load_in_8bit | packs --load_in_8bit | packed_adapter_differs Q8 packs
+qat | --qat q8_0 | weights_differ
+qat | --qat q8_0 --lora_r 2 | says merge the adapter
+fake_quant_after_n_steps | --qat q8_0 --fake_quant_after_n_steps 99 | weights_kept
+fake_quant_after_n_steps | --fake_quant_after_n_steps 1 | says needs --qat
 bnb_4bit_quant_type | packs --load_in_4bit --bnb_4bit_quant_type fp4 | says TX supports only nf4
 bnb_4bit_use_double_quant | packs --load_in_4bit --bnb_4bit_use_double_quant | packed_adapter_differs NF4_DOUBLE packs --load_in_4bit
 bnb_4bit_compute_dtype | packs --load_in_4bit --bnb_4bit_compute_dtype float16 | says add --fp16
@@ -322,6 +335,31 @@ simpo_gamma | prefer --task_name simpo --simpo_gamma 1 | alters loss prefer --ta
 alpha | prefer --task_name simpo --alpha 0.5 | alters loss prefer --task_name simpo
 label_smoothing | prefer --loss_type robust --label_smoothing 0.1 | alters loss prefer --loss_type robust
 disable_dropout | prefer --disable_dropout false | logged \"step\":.1,.*\"rewards/margins\":.-*[0-9.e-]*[1-9]
+num_generations | sample --per_device_train_batch_size 4 --num_generations 4 | says 1 prompts with 4 completions
+max_completion_length | sample --max_completion_length 2 | logged \"completions/max_length\":.2,
+num_iterations | replay --num_iterations 3 | says for 3 steps
+steps_per_generation | replay --steps_per_generation 2 | says 2 prompts with 2 completions each, for 2 steps
+generation_batch_size | replay --generation_batch_size 4 | says 2 prompts with 2 completions each, for 2 steps
+epsilon | replay --num_iterations 2 --epsilon 1e-6 | alters loss replay --num_iterations 2
+epsilon_high | replay --num_iterations 2 --epsilon_high 1e-6 | alters loss replay --num_iterations 2
+delta | replay --num_iterations 2 --delta 0.9 | alters loss replay --num_iterations 2
+importance_sampling_level | replay --num_iterations 2 --importance_sampling_level sequence | alters loss replay --num_iterations 2
+scale_rewards | replay --scale_rewards none | alters grad_norm replay
+multi_objective_aggregation | replay --multi_objective_aggregation normalize_then_sum --steps_per_generation 2 | alters grad_norm replay --steps_per_generation 2
+use_bias_correction_kl | replay --beta 1 --use_bias_correction_kl false | alters loss replay --beta 1
+mask_truncated_completions | replay --mask_truncated_completions | logged \"step\":.1,.*\"grad_norm\":.0,
+normalize_advantages | replay_rloo --normalize_advantages --steps_per_generation 2 | alters grad_norm replay_rloo --steps_per_generation 2
+temperature | replay --temperature 2 | alters grad_norm replay
+top_p | sample --top_p 1e-9 | logged \"step\":.1,.*\"frac_reward_zero_std\":.1,
+top_k | sample --top_k 1 | logged \"step\":.1,.*\"frac_reward_zero_std\":.1,
+min_p | sample --min_p 1 | logged \"step\":.1,.*\"frac_reward_zero_std\":.1,
+repetition_penalty | sample --repetition_penalty 100 --log_completions | alters completions/completions_00001.jsonl sample --log_completions
+reward_funcs | sample --reward_funcs overlong | logged \"rewards/overlong/mean\"
+reward_config | sample --reward_config {\"length\":{\"target\":4}} | alters reward sample
+reward_timeout | sample --reward_timeout 3 | says no reward is a program
+log_completions | sample --log_completions | has completions/completions_00001.jsonl
+reward_weights | replay --reward_weights 3,1 | alters reward replay
+rollout_file | replay | logged \"rewards/a/mean\":.0.5,
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
 eval_on_start | --validation_file $work/other --eval_on_start | logged \"step\":.0,.*eval_loss
@@ -329,6 +367,7 @@ eval_delay | --validation_file $work/other --eval_strategy steps --eval_steps 2 
 early_stopping_patience | $evaluates 1 --learning_rate 0 --early_stopping_patience 2 | stopped_at 3
 early_stopping_threshold | $evaluates 1 --early_stopping_patience 3 --early_stopping_threshold 50 | stopped_at 4
 greater_is_better | $evaluates 3 --greater_is_better true | holds trainer_state.json best_global_step.*3
+save_text_only | --save_text_only | says --save_text_only (the model has no other parts)
 save_only_model | --save_strategy steps --save_steps 3 --save_only_model | holds_the_model_alone
 run_name | --report_to tensorboard --run_name mine | has runs/mine/events.out.tfevents.*
 use_cpu | --use_cpu | says cpu:
@@ -440,7 +479,8 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | short | glue | talk | messages | adapt | prefer | likes | rewards | packs | ask | write | embed | pair | late) "$@" ;;
+    bare | short | glue | talk | messages | adapt | prefer | likes | rewards | packs | ask | write | embed | pair | late | \
+        sample | replay | replay_rloo) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086

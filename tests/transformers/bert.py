@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, MPNet, DeBERTa, ModernBERT and their heads
-with transformers. Uses random weights of odd sizes and rows of different lengths. Compares logits, gradients and thirty
+"""Compares BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, ALBERT, MPNet, DeBERTa, ModernBERT, Nomic BERT
+and their heads with transformers. Uses random weights of odd sizes and rows of different lengths. Compares logits, gradients and thirty
 steps of AdamW, padding inside texts, files with old names, and folders of TX that transformers reads.
 
     bert.py BERT_STEPS [DEVICE]      exit status 77: transformers is not installed
@@ -13,6 +13,8 @@ from oracle import check, decayed, run, status
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import DebertaForMaskedLM, DebertaForSequenceClassification, DebertaForTokenClassification
+from transformers import AlbertForMaskedLM, AlbertForSequenceClassification, AlbertForTokenClassification
 from transformers import (BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification,
                           CamembertForMaskedLM, CamembertForSequenceClassification, CamembertForTokenClassification,
                           DebertaV2ForMaskedLM, DebertaV2ForSequenceClassification, DebertaV2ForTokenClassification,
@@ -21,6 +23,7 @@ from transformers import (BertForMaskedLM, BertForSequenceClassification, BertFo
                           ModernBertForMaskedLM, ModernBertForSequenceClassification,
                           ModernBertForTokenClassification,
                           MPNetForMaskedLM, MPNetForSequenceClassification, MPNetForTokenClassification,
+                          NomicBertForMaskedLM, NomicBertForSequenceClassification, NomicBertForTokenClassification,
                           RobertaForMaskedLM, RobertaForSequenceClassification, RobertaForTokenClassification,
                           XLMRobertaForMaskedLM, XLMRobertaForSequenceClassification, XLMRobertaForTokenClassification)
 
@@ -31,8 +34,11 @@ BASE = dict(vocab_size=131, max_position_embeddings=23, hidden_size=30, intermed
             attn_implementation="eager")
 MODERN = dict(hidden_activation="gelu", pad_token_id=3, bos_token_id=1, eos_token_id=2, cls_token_id=1,
               sep_token_id=2, hidden_size=40, attn_implementation="sdpa")  # eager has NaN in padding
+ALBERT = dict(classifier_dropout_prob=0.0, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 DEBERTA = dict(type_vocab_size=0, relative_attention=True, position_buckets=8, norm_rel_ebd="layer_norm",
                share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False, layer_norm_eps=1e-7)
+FIRST = dict(type_vocab_size=0, relative_attention=True, pos_att_type=["c2p", "p2c"], position_biased_input=False,
+             layer_norm_eps=1e-7)
 VARIANTS = {
     "two labels": (BertForSequenceClassification, {}),
     "five labels": (BertForSequenceClassification, dict(num_labels=5)),
@@ -66,6 +72,11 @@ VARIANTS = {
     "ELECTRA, generator": (ElectraForMaskedLM, dict(embedding_size=13, hidden_act="relu")),
     "ELECTRA, generator of the width": (ElectraForMaskedLM, dict(embedding_size=30)),
     "ELECTRA, tokens": (ElectraForTokenClassification, dict(num_labels=5, embedding_size=44)),
+    "ALBERT": (AlbertForSequenceClassification, dict(num_labels=3, embedding_size=13, **ALBERT)),
+    "ALBERT, embeddings of the width, gelu": (AlbertForSequenceClassification, dict(
+        ALBERT, embedding_size=30, hidden_act="gelu", type_vocab_size=3)),
+    "ALBERT, masked": (AlbertForMaskedLM, dict(embedding_size=21, **ALBERT)),
+    "ALBERT, tokens": (AlbertForTokenClassification, dict(num_labels=5, embedding_size=13, **ALBERT)),
     "ModernBERT": (ModernBertForSequenceClassification, dict(num_labels=3, **MODERN)),
     "ModernBERT, mean": (ModernBertForSequenceClassification,
                          dict(num_labels=3, classifier_pooling="mean", **MODERN)),
@@ -81,6 +92,14 @@ VARIANTS = {
     "DeBERTa, tokens, own projections": (DebertaV2ForTokenClassification,
                                          dict(DEBERTA, num_labels=5, share_att_key=False, norm_rel_ebd="none",
                                               type_vocab_size=2, position_biased_input=True)),
+    "DeBERTa 1": (DebertaForSequenceClassification, dict(FIRST, num_labels=3, pooler_hidden_act="gelu")),
+    "DeBERTa 1, masked, near distances": (DebertaForMaskedLM, dict(FIRST, max_relative_positions=11)),
+    "DeBERTa 1, tokens, types, positions": (DebertaForTokenClassification, dict(
+        FIRST, num_labels=5, type_vocab_size=2, position_biased_input=True, pos_att_type="p2c|c2p")),
+    "Nomic BERT": (NomicBertForSequenceClassification, dict(num_labels=3)),
+    "Nomic BERT, masked, faster rotation": (NomicBertForMaskedLM, dict(
+        hidden_size=40, rope_parameters=dict(rope_type="default", rope_theta=50.0))),
+    "Nomic BERT, tokens": (NomicBertForTokenClassification, dict(num_labels=5, type_vocab_size=3)),
     "MPNet": (MPNetForSequenceClassification, dict(num_labels=3)),
     "MPNet, masked": (MPNetForMaskedLM, {}),
     "MPNet, tokens, far positions": (MPNetForTokenClassification, dict(num_labels=5, max_position_embeddings=160)),
@@ -148,8 +167,16 @@ def far(got, want):
     return ((got.double() - want).abs().max() / want.abs().max()).item()
 
 
+# The names of Nomic BERT in files, which TX has, and in transformers' class.
+NOMIC = {"emb_ln": "embeddings.LayerNorm", "encoder.layers": "layers", "attn.Wqkv": "self_attn.q_proj|k_proj|v_proj",
+         "attn.out_proj": "self_attn.o_proj", "fc12|fc11": "gate_proj|up_proj", "fc2": "down_proj",
+         "norm1": "post_attention_layernorm", "norm2": "post_mlp_layernorm"}
+
+
 def joined(name, theirs):
     """TX holds query, key and value as one."""
+    for old, new in NOMIC.items() if name.startswith("nomic_bert.") else ():
+        name = name.replace(old, new)
     if "|" not in name:
         return theirs[name]
     path = name.split(".")

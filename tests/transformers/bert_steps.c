@@ -105,7 +105,7 @@ static tx_status write_first(side *s, const char *folder)
         most = tx_shape_count(&spec->shape) > most ? tx_shape_count(&spec->shape) : most;
     }
     float *values = malloc((size_t)most * sizeof *values);
-    tx_status status = tx_st_create(path, tensors, params + 1, NULL, &writer);
+    tx_status status = tx_st_create(path, tensors, params + 1, &writer);
     TX_THEN(status, write_values(s, writer, values));
     TX_THEN(status, tx_st_commit(writer));
     free(values);

@@ -16,7 +16,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses, modules
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator, TripletEvaluator
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3Model
 
 torch.set_num_threads(1)
 TOKENIZER = tokenizer_file("bert-base-uncased-tokenizer.json")
@@ -44,19 +44,27 @@ def loss_here(model, loss, batch):
     return loss(features, torch.tensor([row.get("score", 0.0) for row in batch]))
 
 
-def compare(work, name, kind, mode, texts, programs, **given):
+def save_base(folder, decodes, vocabulary):
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=vocabulary, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                 intermediate_size=48, max_position_embeddings=POSITIONS, initializer_range=0.1)
+    if decodes:
+        model = Qwen3Model(Qwen3Config(num_key_value_heads=2, head_dim=8, pad_token_id=0, **sizes))
+    else:
+        model = BertModel(BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **sizes))
+    model.save_pretrained(folder)
+
+
+def compare(work, name, kind, mode, texts, programs, decodes=False, **given):
     txtrain, txgen, device = programs
-    t = Training(txtrain, f"{name} of {kind}, {mode}", work, steps=STEPS, batch=BATCH, rate=RATE, task_name="embedding",
+    t = Training(txtrain, f"{name} of {kind}, {mode}{', a decoder' * decodes}", work, steps=STEPS, batch=BATCH, rate=RATE, task_name="embedding",
                  device=device, seed=SEED, **given)
     start = t.path("start")
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=TOKENIZER, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]",
         mask_token="[MASK]", model_max_length=POSITIONS)
-    torch.manual_seed(0)
     base = t.path("base")
-    BertModel(BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                         intermediate_size=48, max_position_embeddings=POSITIONS, hidden_dropout_prob=0.0,
-                         attention_probs_dropout_prob=0.0, initializer_range=0.1)).save_pretrained(base)
+    save_base(base, decodes, len(tokenizer))
     tokenizer.save_pretrained(base)
     parts = [modules.Transformer(base), modules.Pooling(32, pooling_mode=mode)]
     if mode == "cls":
@@ -96,6 +104,7 @@ def main():
         compare(work, "MultipleNegativesRankingLoss", "pairs", "mean", texts, programs)
         compare(work, "MultipleNegativesRankingLoss", "triplets", "cls", texts, programs, similarity_scale=5.0)
         compare(work, "CosineSimilarityLoss", "scores", "lasttoken", texts, programs)
+        compare(work, "MultipleNegativesRankingLoss", "pairs", "lasttoken", texts, programs, decodes=True)
         compare(work, "TripletLoss", "triplets", "mean", texts, programs, embedding_loss="TripletLoss")
     return status()
 

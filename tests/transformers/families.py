@@ -7,23 +7,41 @@ of published configurations, folders that TX writes, steps of training, and gree
 import sys
 import tempfile
 
-from oracle import status
+from oracle import check, read_json, run, status
 
-from transformers import ArceeConfig, CohereConfig, GraniteMoeConfig, HeliumConfig, NemotronConfig
+import torch
+from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as DEFAULT_MODULES
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+from transformers import ApertusConfig, ArceeConfig, CohereConfig, GraniteMoeConfig, HeliumConfig, NemotronConfig
 from transformers import (Ernie4_5Config, Exaone4Config, GemmaConfig, HunYuanDenseV1Config, Olmo3Config, OlmoeConfig,
                           PhiConfig, SeedOssConfig, Starcoder2Config)
 from transformers import (Gemma2Config, Gemma3TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
                           Olmo2Config, Phi3Config, SmolLM3Config, StableLmConfig)
-from transformers import BloomConfig, MptConfig
+from transformers import (BloomConfig, Cohere2Config, Cohere2MoeConfig, Ministral3Config, MinistralConfig, MptConfig,
+                          NanoChatConfig, OlmoConfig)
+from transformers import (DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5_MoeConfig, ExaoneMoeConfig,
+                          FlexOlmoConfig, Glm4MoeConfig, Glm4MoeLiteConfig, GraniteMoeSharedConfig, HunYuanMoEV1Config,
+                          MiniCPM3Config, MiniMaxM2Config, Mistral4Config, ModernBertDecoderConfig, PhimoeConfig)
+from transformers import Mistral4ForCausalLM
 from transformers import FalconConfig, Glm4Config, GlmConfig, GPTBigCodeConfig, GPTJConfig, GPTNeoConfig, OPTConfig
 from random_models import compare, generate, gradients, make_model, train
 
+AutoModelForCausalLM.register(Mistral4Config, Mistral4ForCausalLM, exist_ok=True)  # has it only in wrappers
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
             num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, pad_token_id=0,
             attn_implementation="eager", experts_implementation="eager")
 LONGROPE = dict(type="longrope", short_factor=[1.0, 1.02, 1.03], long_factor=[1.05, 1.5, 3.0])
 LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
+# DeepSeek-V3's routing, and the sizes of latent attention.
+ROUTED = dict(n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, moe_intermediate_size=20,
+              first_k_dense_replace=1, n_group=1, topk_group=1, routed_scaling_factor=1.5, norm_topk_prob=True)
+GROUPS = dict(ROUTED, n_group=4, topk_group=2)
+LATENT = dict(num_key_value_heads=6, q_lora_rank=20, kv_lora_rank=28, qk_nope_head_dim=10, qk_rope_head_dim=6,
+              v_head_dim=12)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=12, beta_fast=32.0,
+            beta_slow=1.0)
 # The first variant of a type of configuration trains too, and the first with ALiBi. "eager" Falcons add it twice.
 VARIANTS = {
     "phi3 as Phi-3-mini-4k": (Phi3Config, dict(rope_scaling=None, rope_theta=10000.0, sliding_window=2047,
@@ -133,9 +151,29 @@ VARIANTS = {
     "nemotron as Minitron": (NemotronConfig, dict(norm_eps=1e-5, partial_rotary_factor=0.5, rope_theta=10000.0,
                                                   hidden_act="relu2")),
     "nemotron, biases": (NemotronConfig, dict(attention_bias=True, mlp_bias=True, head_dim=12)),
+    "apertus as Apertus 8B": (ApertusConfig, dict(
+        hidden_act="xielu", mlp_bias=False, qk_norm=True, post_norm=False, rope_theta=12000000.0, rope_scaling=LLAMA3)),
+    "apertus, biases, tied": (ApertusConfig, dict(
+        num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True)),
+    "modernbert-decoder as Ettin": (ModernBertDecoderConfig, dict(
+        num_hidden_layers=4, num_attention_heads=3, local_attention=10, global_attn_every_n_layers=3,
+        global_rope_theta=160000.0, local_rope_theta=160000.0, hidden_activation="gelu", layer_norm_eps=1e-5,
+        position_embedding_type="sans_pos")),
+    "modernbert-decoder, listed layers, untied": (ModernBertDecoderConfig, dict(
+        local_attention=8, tie_word_embeddings=False, layer_types=[
+            "sliding_attention", "full_attention", "sliding_attention"], rope_parameters=dict(
+                full_attention=dict(rope_type="default", rope_theta=5000.0),
+                sliding_attention=dict(rope_type="default", rope_theta=700.0)))),
     "opt as OPT 125M": (OPTConfig, dict(
         ffn_dim=76, do_layer_norm_before=True, word_embed_proj_dim=48, dropout=0.0, prefix="</s>", pad_token_id=1,
         bos_token_id=2, activation_function="relu", _remove_final_layer_norm=False)),
+    "opt as OPT 350M": (OPTConfig, dict(
+        ffn_dim=76, do_layer_norm_before=False, word_embed_proj_dim=32, dropout=0.0)),
+    "opt, wide embeddings, untied": (OPTConfig, dict(
+        ffn_dim=76, word_embed_proj_dim=60, tie_word_embeddings=False)),
+    "nanochat": (NanoChatConfig, dict(num_key_value_heads=6, hidden_act="relu2")),
+    "nanochat, no cap, biases": (NanoChatConfig, dict(
+        num_key_value_heads=2, final_logit_softcapping=None, attention_bias=True, tie_word_embeddings=True)),
     "opt, untied": (OPTConfig, dict(ffn_dim=100, word_embed_proj_dim=48, tie_word_embeddings=False)),
     "gpt_neo as GPT-Neo 125M": (GPTNeoConfig, dict(
         num_hidden_layers=4, attention_types=[[["global", "local"], 2]], window_size=5, intermediate_size=None,
@@ -180,6 +218,106 @@ VARIANTS = {
         alibi=True, bias=False, multi_query=False, num_kv_heads=None, attn_implementation="sdpa")),
     "falcon, rotary heads with keys of their own": (FalconConfig, dict(bias=True, multi_query=False)),
     "falcon, biases, untied": (FalconConfig, dict(bias=True, tie_word_embeddings=False)),
+    "falcon as Falcon 40B": (FalconConfig, dict(new_decoder_architecture=True, num_kv_heads=2, bias=False)),
+    "falcon as Falcon 2 11B": (FalconConfig, dict(new_decoder_architecture=True, num_kv_heads=3, bias=True,
+                                                  num_ln_in_parallel_attn=1)),
+    "gpt_bigcode, all heads": (GPTBigCodeConfig, dict(
+        multi_query=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+    "stablelm as StableLM 2 12B": (StableLmConfig, dict(
+        hidden_size=96, partial_rotary_factor=0.25, qk_layernorm=True, use_parallel_residual=True)),
+    "phi, normalised heads": (PhiConfig, dict(partial_rotary_factor=0.5, qk_layernorm=True, num_key_value_heads=3)),
+    "cohere as Command-R+": (CohereConfig, dict(logit_scale=0.8, use_qk_norm=True, num_key_value_heads=3)),
+    "cohere2 as Command-R7B": (Cohere2Config, dict(
+        num_hidden_layers=4, logit_scale=0.25, sliding_window=5, sliding_window_pattern=4, rope_theta=50000.0,
+        order_of_interleaved_layers="local_attn_first", position_embedding_type="rope_gptj", rotary_pct=1.0)),
+    "olmo as OLMo 7B": (OlmoConfig, dict(num_key_value_heads=6, clip_qkv=None, rope_theta=10000.0)),
+    "olmo, clipped, tied": (OlmoConfig, dict(clip_qkv=0.6, attention_bias=True, tie_word_embeddings=True)),
+    "olmoe, clipped": (OlmoeConfig, dict(num_experts=5, num_experts_per_tok=2, clip_qkv=0.6)),
+    "ministral as Ministral 8B": (MinistralConfig, dict(
+        head_dim=12, sliding_window=5, layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+    "ministral3 as Ministral 3 3B": (Ministral3Config, dict(
+        head_dim=8, tie_word_embeddings=True, rope_parameters=dict(
+            type="yarn", rope_type="yarn", rope_theta=1000000.0, factor=4.0, original_max_position_embeddings=7,
+            max_position_embeddings=48, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+            llama_4_scaling_beta=0.1))),
+    "glm4_moe as GLM-4.5": (Glm4MoeConfig, dict(
+        ROUTED, head_dim=16, attention_bias=True, use_qk_norm=True, partial_rotary_factor=0.5, rope_theta=1000000,
+        num_nextn_predict_layers=1)),
+    "glm4_moe as GLM-4.5-Air, groups": (Glm4MoeConfig, dict(GROUPS, head_dim=8, use_qk_norm=False, n_shared_experts=2)),
+    "dots1 as dots.llm1": (Dots1Config, dict(ROUTED, head_dim=8, sliding_window=None, rope_theta=10000000,
+                                             n_shared_experts=2)),
+    "dots1, groups, windows, no sums of 1": (Dots1Config, dict(GROUPS, sliding_window=5, max_window_layers=1,
+                                                               norm_topk_prob=False, attention_bias=True)),
+    "ernie4_5_moe as ERNIE 4.5 21B-A3B": (Ernie4_5_MoeConfig, dict(
+        moe_num_experts=6, moe_k=3, moe_num_shared_experts=2, moe_intermediate_size=20, moe_layer_start_index=1,
+        moe_layer_end_index=-1, moe_layer_interval=1, use_bias=False, rope_theta=500000, tie_word_embeddings=True)),
+    "ernie4_5_moe, some layers, nothing shared": (Ernie4_5_MoeConfig, dict(
+        num_hidden_layers=5, moe_num_experts=5, moe_k=2, moe_num_shared_experts=0, moe_intermediate_size=20,
+        moe_layer_start_index=0, moe_layer_end_index=3, moe_layer_interval=2, tie_word_embeddings=False)),
+    "hunyuan_v1_moe as Hunyuan-A13B": (HunYuanMoEV1Config, dict(
+        head_dim=16, intermediate_size=20, num_experts=5, moe_topk=[2, 2, 2], use_qk_norm=True, rope_scaling=dict(
+            alpha=1000.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0, mscale_all_dim=1.0, type="dynamic"))),
+    "granitemoeshared": (GraniteMoeSharedConfig, dict(
+        num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=28, embedding_multiplier=12.0,
+        attention_multiplier=0.015625, residual_multiplier=0.22, logits_scaling=6.0, tie_word_embeddings=True)),
+    "granitemoeshared, nothing shared": (GraniteMoeSharedConfig, dict(num_local_experts=3, num_experts_per_tok=1)),
+    "minimax_m2 as MiniMax-M2": (MiniMaxM2Config, dict(
+        head_dim=12, rotary_dim=6, intermediate_size=20, num_local_experts=5, num_experts_per_tok=2, rope_theta=5000000,
+        scoring_func="sigmoid", use_qk_norm=True)),
+    "exaone_moe as K-EXAONE": (ExaoneMoeConfig, dict(
+        head_dim=8, sliding_window=5, num_experts=8, num_shared_experts=1, num_experts_per_tok=3,
+        moe_intermediate_size=20, first_k_dense_replace=1, n_group=4, topk_group=2, routed_scaling_factor=2.5,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"])),
+    "exaone_moe, listed layers": (ExaoneMoeConfig, dict(
+        num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, sliding_window_pattern=2,
+        mlp_layer_types=["sparse", "dense", "sparse"], norm_topk_prob=False)),
+    "flex_olmo": (FlexOlmoConfig, dict(num_experts=5, num_experts_per_tok=2)),
+    "flex_olmo, all heads, sums of 1": (FlexOlmoConfig, dict(
+        num_key_value_heads=6, num_experts=4, num_experts_per_tok=3, norm_topk_prob=True)),
+    "deepseek_v2 as DeepSeek-V2": (DeepseekV2Config, dict(
+        GROUPS, **LATENT, topk_method="group_limited_greedy", norm_topk_prob=False, n_shared_experts=2,
+        rope_parameters=dict(YARN, mscale=0.707, mscale_all_dim=0.707))),
+    "deepseek_v2 as DeepSeek-V2-Lite": (DeepseekV2Config, dict(
+        LATENT, **dict(ROUTED, norm_topk_prob=False, routed_scaling_factor=1.0), q_lora_rank=None, v_head_dim=16,
+        topk_method="greedy", rope_parameters=dict(YARN, mscale=0.707, mscale_all_dim=1.4))),
+    "deepseek_v3 as DeepSeek-V3": (DeepseekV3Config, dict(
+        GROUPS, **LATENT, rope_interleave=True, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0))),
+    "deepseek_v3 as Kimi K2": (DeepseekV3Config, dict(
+        ROUTED, **LATENT, rope_parameters=dict(YARN, beta_fast=1.0, mscale=1.0, mscale_all_dim=1.0))),
+    "deepseek_v3, halves, biases": (DeepseekV3Config, dict(
+        ROUTED, **LATENT, rope_interleave=False, attention_bias=True, first_k_dense_replace=0,
+        rope_parameters=dict(rope_type="linear", rope_theta=5000.0, factor=2.0))),
+    "glm4_moe_lite as GLM-4.7-Flash": (Glm4MoeLiteConfig, dict(
+        ROUTED, **dict(LATENT, v_head_dim=16), rms_norm_eps=1e-5)),
+    "cohere2_moe as Command-A+": (Cohere2MoeConfig, dict(
+        num_hidden_layers=4, head_dim=8, logit_scale=0.25, sliding_window=5, intermediate_size=20, num_experts=5,
+        num_shared_experts=2, expert_selection_fn="sigmoid", prefix_dense_intermediate_size=36,
+        first_k_dense_replace=1)),
+    "cohere2_moe, RMS norms, softmax, a sum": (Cohere2MoeConfig, dict(
+        num_hidden_layers=4, head_dim=12, logit_scale=0.5, sliding_window=5, sliding_window_pattern=2,
+        intermediate_size=20, num_experts=4, num_experts_per_tok=3, num_shared_experts=1, rms_norm_eps=1e-6,
+        shared_expert_combination_strategy="sum", first_k_dense_replace=2, prefix_dense_sliding_window_pattern=2)),
+    "cohere2_moe, plain sigmoids, nothing shared": (Cohere2MoeConfig, dict(
+        head_dim=8, logit_scale=0.25, intermediate_size=20, num_experts=4, expert_selection_fn="sigmoid",
+        norm_topk_prob=False, tie_word_embeddings=False)),
+    "phimoe as Phi-3.5-MoE": (PhimoeConfig, dict(
+        num_local_experts=5, attention_bias=True, lm_head_bias=True, intermediate_size=20, sliding_window=30,
+        router_jitter_noise=0.2, max_position_embeddings=4096, original_max_position_embeddings=1024,
+        rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0, 3.0, 4.0],
+                          short_mscale=1.2, long_mscale=1.2))),
+    "phimoe, no biases": (PhimoeConfig, dict(num_local_experts=4, intermediate_size=20)),
+    "mistral4 as Mistral 4": (Mistral4Config, dict(
+        GROUPS, **LATENT, rope_parameters=dict(YARN, original_max_position_embeddings=7, mscale=1.0, mscale_all_dim=1.0,
+                                               llama_4_scaling_beta=0.1, max_position_embeddings=48))),
+    "mistral4, one group, halves, no sums of 1": (Mistral4Config, dict(
+        ROUTED, **dict(LATENT, q_lora_rank=None), norm_topk_prob=False, rope_interleave=False, n_shared_experts=2)),
+    "minicpm3 as MiniCPM3 4B": (MiniCPM3Config, dict(
+        LATENT, scale_emb=12, scale_depth=1.4, dim_model_base=24, initializer_range=0.02, tie_word_embeddings=True,
+        original_max_position_embeddings=7, rope_scaling=dict(LONGROPE))),
+    "minicpm3, no scales": (MiniCPM3Config, dict(
+        LATENT, q_lora_rank=None, v_head_dim=None, scale_emb=1, scale_depth=None, dim_model_base=None,
+        attention_bias=True, tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="dynamic", rope_theta=5000.0, factor=3.0))),
     "llama as SmolLM2": (LlamaConfig, dict(
         is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None, tie_word_embeddings=True,
         num_key_value_heads=3, pretraining_tp=1)),
@@ -187,6 +325,38 @@ VARIANTS = {
         head_dim=16, rope_theta=1000042, num_key_value_heads=2, activation="swiglu", attention_bias=False,
         mlp_bias=False)),
 }
+
+
+def leave_out(name, model, folder, txgen):
+    """A file with the layer of multi-token prediction gives the same text, and a warning."""
+    def text():
+        return run(txgen, model=folder, ids="3 5 9", max_new_tokens=8, temperature=0, threads=1)
+    path, without, last = f"{folder}/model.safetensors", text(), model.config.num_hidden_layers
+    tensors = load_file(path)
+    for tensor in ("eh_proj.weight", "enorm.weight", "mlp.experts.0.up_proj.weight"):
+        tensors[f"model.layers.{last}.{tensor}"] = torch.ones(3, 5)
+    save_file(tensors, path, metadata={"format": "pt"})
+    with_it = text()
+    check(without.returncode == 0 and with_it.stdout == without.stdout, f"{name}: other text with a further layer")
+    check("3 tensors of multi-token prediction" in with_it.stderr, f"{name}: no warning: {with_it.stderr}")
+    del tensors[f"model.layers.{last}.enorm.weight"]
+    tensors[f"model.layers.{last + 1}.enorm.weight"] = torch.ones(3)
+    save_file(tensors, path, metadata={"format": "pt"})
+    check(text().returncode != 0, f"{name}: layers after that of multi-token prediction are accepted")
+
+
+def default_adapter(name, kind, keys, txtrain, device):
+    """Trains an adapter of the modules that TX chooses: peft's default, if it has one for the type."""
+    with tempfile.TemporaryDirectory() as folder:
+        AutoModelForCausalLM.from_config(kind(**keys)).save_pretrained(f"{folder}/model")
+        with open(f"{folder}/text", "w", encoding="utf-8") as file:
+            file.write("some text " * 100)
+        done = run(txtrain, model_name_or_path=f"{folder}/model", train_file=f"{folder}/text", block_size=24, lora_r=2,
+                   max_steps=1, output_dir=f"{folder}/run", device=device)
+        check(done.returncode == 0, f"{name}: an adapter: {done.stderr.strip()}")
+        if done.returncode == 0 and kind.model_type in DEFAULT_MODULES:
+            chosen = read_json(f"{folder}/run", "adapter_config.json")["target_modules"]
+            check(sorted(chosen) == sorted(DEFAULT_MODULES[kind.model_type]), f"{name}: an adapter of {chosen}")
 
 
 def main():
@@ -201,11 +371,16 @@ def main():
             model.save_pretrained(folder)
             compare(name, model, folder, program, device)
             generate(name, model, folder, txgen, device)
+            if "kv_lora_rank" in changes:  # beams reorder the cache of latents
+                generate(name, model, folder, txgen, device, beams=3)
             gradients(name, model, folder, program, device)
+            if changes.get("num_nextn_predict_layers"):
+                leave_out(name, model, folder, txgen)
         if (kind, changes.get("alibi")) not in trained:
             trained.add((kind, changes.get("alibi")))
             of_bytes = dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
             train(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
+            default_adapter(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
     return status()
 
 

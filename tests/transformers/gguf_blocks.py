@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares models whose matrices are in blocks of a GGUF file with transformers, which computes with the values that
 the gguf package reads from these blocks. Files have one type, or several in one parameter (q and k in Q4_K, v in Q6_K).
+Types that occur only in files become fp32: the weights of the saved model equal gguf's values bit for bit.
 Products of few rows round their inputs to 8 bits, and so do transformers' in the comparison; the error of the rounding
 itself is printed. Those of many rows round groups of 32 with AVX2 or AVX512_VNNI, else they are exact. Every
 instruction set, 1 to 8 threads.
@@ -32,6 +33,14 @@ MANY_GROUP = 32
 EXACT, ROUNDED, ROUNDING = 2e-5, 5e-4, 0.04
 
 
+# Where the halves of a block are, and their sizes.
+SCALES = {Type.Q8_0: [(0, 6e-4)], Type.Q4_0: [(0, 0.01)], Type.Q4_K: [(0, 1e-4), (2, 7e-4)], Type.Q6_K: [(208, 3e-5)]}
+DECODED = {Type.Q4_1: [(0, 0.01), (2, 0.01)], Type.Q5_0: [(0, 5e-3)], Type.Q5_1: [(0, 5e-3), (2, 0.01)],
+           Type.Q2_K: [(80, 3e-3), (82, 3e-3)], Type.Q3_K: [(108, 5e-4)], Type.Q5_K: [(0, 5e-5), (2, 7e-4)],
+           Type.IQ4_NL: [(0, 6e-4)], Type.IQ4_XS: [(0, 3e-5)], Type.MXFP4: []}
+SCALES.update(DECODED)
+
+
 def blocks(kind, rows, columns, random):
     """Random blocks of a type: bytes as the file holds them, and scales so that values are near N(0, 0.04)."""
     values, size = gguf.GGML_QUANT_SIZES[kind]
@@ -39,13 +48,10 @@ def blocks(kind, rows, columns, random):
 
     def half(at, scale):
         raw[:, at:at + 2] = (random.uniform(0.5, 1, (len(raw), 1)) * scale).astype(np.float16).view(np.uint8)
-    if kind == Type.Q4_K:
-        half(0, 1e-4)
-        half(2, 7e-4)
-    elif kind == Type.Q6_K:
-        half(208, 3e-5)
-    else:
-        half(0, 6e-4 if kind == Type.Q8_0 else 0.01)
+    for at, scale in SCALES[kind]:
+        half(at, scale)
+    if kind == Type.MXFP4:
+        raw[:, 0] = random.integers(118, 122, len(raw))
     return raw.reshape(rows, columns // values * size)
 
 
@@ -173,6 +179,21 @@ def compare(name, kinds, tied, variants):
         print(f"{name}: few rows {worst:.1e}, rounding {rounding:.1e}")
 
 
+def compare_decoded(kind):
+    """Logits and weights of a type that is converted when it is read."""
+    with tempfile.TemporaryDirectory() as work:
+        path, saved = os.path.join(work, "model.gguf"), os.path.join(work, "saved")
+        model = make(path, same(kind), False)
+        with torch.no_grad():
+            want = model(torch.tensor([SHORT])).logits[0].numpy()
+        off = np.abs(logits(path, SHORT, "base", dtype="float32") - want).max() / np.abs(want).max()
+        done = run(TXGEN, model=path, save_merged=saved)
+        check(done.returncode == 0, f"{kind.name}: {done.stderr}")
+        ours = load_file(os.path.join(saved, "model.safetensors"))
+        other = [key for key, w in model.state_dict().items() if ours[key].tobytes() != w.numpy().tobytes()]
+        check(off <= EXACT and not other, f"{kind.name}: logits {off}, other values in {other}")
+
+
 def same(kind):
     return {part: kind for part in ("embed", "q", "k", "v", "o", "up", "down", "head")}
 
@@ -188,6 +209,8 @@ VARIANTS = [v for v in ("avx512", "avx2", "base") if here(v)]
 check("base" in VARIANTS, "no instruction set works")
 for kind in (Type.Q8_0, Type.Q4_0, Type.Q4_K, Type.Q6_K):
     compare(kind.name, same(kind), False, VARIANTS)
+for kind in DECODED:
+    compare_decoded(kind)
 compare("Q4_K with v, down and head in Q6_K", {**same(Type.Q4_K), "v": Type.Q6_K, "down": Type.Q6_K,
                                                "head": Type.Q6_K}, False, VARIANTS)
 compare("tied, q in Q8_0", {**same(Type.Q4_0), "q": Type.Q8_0}, True, VARIANTS)

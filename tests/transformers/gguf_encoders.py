@@ -228,5 +228,5 @@ for row, settings in MODELS.items():
 refuse("relu", "hidden_act", "Bert", dict(SIZES, hidden_act="relu"), "uncased")
 refuse("relu", "hidden_activation", "ModernBert", dict(MODERN, hidden_activation="relu"), "modern")
 refuse("max", "pooling_mode", "Bert", SIZES, "uncased", mode="max")
-refuse("electra", "can be exported", "Electra", SIZES, "uncased")
+refuse("electra", "not implemented", "Electra", SIZES, "uncased")
 sys.exit(status())

@@ -246,7 +246,7 @@ def compare_values(name, path, state, config, outtype):
 def compare_loaded(name, work, path, state, config):
     """txgen's weights of the file, as it writes them, are those that the gguf package reads, bit by bit."""
     folder = os.path.join(work, "loaded")
-    done = run(TXGEN, model=path, save_merged=folder)
+    done = run(TXGEN, model=path, save_merged=folder, dtype="float32")
     check(done.returncode == 0, f"{name}, loaded: {done.stderr.strip()}")
     if done.returncode == 0:
         got = expected(load_file(os.path.join(folder, "model.safetensors")), config)

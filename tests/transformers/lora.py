@@ -9,18 +9,21 @@ import inspect
 import sys
 import tempfile
 
-from oracle import check, fit, log_of, need_device, run, status
+from oracle import check, fit, log_of, need_device, run, status, succeed
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.optimizers import create_loraplus_optimizer
 from peft.tuners.lora import layer as lora_layer
 from peft.utils import loftq_utils
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, GPT2Config,
-                          LlamaConfig, Qwen2Config, Qwen3Config)
+                          FalconH1Config, LlamaConfig, Mamba2Config, NemotronHConfig, Qwen2Config, Qwen3Config,
+                          Qwen3NextConfig)
 
 STEPS, BATCH, BLOCK, RATE = 30, 4, 24, 5e-3
+EMBEDDING_RATE = 2e-3  # of LoRA+
 LOSS, LOGITS, WEIGHTS = 1e-4, 1e-5, 1e-4
 FAMILY = dict(vocab_size=257, max_position_embeddings=32, hidden_size=36, intermediate_size=55, num_hidden_layers=2,
               num_attention_heads=6, num_key_value_heads=2, bos_token_id=256, eos_token_id=256)
@@ -40,6 +43,9 @@ CASES = {
     "gpt2-dora": (GPT2, dict(target_modules="all-linear", use_dora=True)),
     "llama-dora": (LlamaConfig(**FAMILY, attention_bias=True),
                    dict(target_modules=["q_proj", "v_proj", "up_proj", "o_proj"], use_dora=True)),
+    "llama-plus": (LlamaConfig(**FAMILY, attention_bias=True),
+                   dict(target_modules=["q_proj", "up_proj", "embed_tokens"], bias="lora_only", plus=4.0)),
+    "llama-plus-dora": (LlamaConfig(**FAMILY), dict(target_modules=["v_proj"], use_dora=True, plus=2.0)),
     "llama-odd": (LlamaConfig(**FAMILY), dict(target_modules=["k_proj", "up_proj", "o_proj"])),
     "llama-rules": (LlamaConfig(**FAMILY, attention_bias=True),
                     dict(target_modules=["q_proj", "v_proj", "up_proj"], rank_pattern={"q_proj": 6, "up_proj": 2},
@@ -65,6 +71,17 @@ CASES = {
     "llama-olora": (LlamaConfig(**FAMILY), dict(target_modules=["q_proj", "v_proj"], init_lora_weights="olora")),
     "qwen2": (Qwen2Config(**FAMILY, tie_word_embeddings=True), dict(r=5, lora_alpha=5)),
     "qwen3": (Qwen3Config(**FAMILY, head_dim=8), dict(target_modules=["q_proj", "k_proj", "v_proj"])),
+    "qwen3_next": (Qwen3NextConfig(
+        **FAMILY, head_dim=8, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2,
+        linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=6, mlp_only_layers=[0, 1]),
+                   dict(target_modules=["in_proj_qkvz", "q_proj"])),
+    "falcon_h1": (FalconH1Config(**FAMILY, mamba_d_ssm=36, mamba_n_heads=6, mamba_d_state=8),
+                  dict(target_modules=["in_proj", "q_proj"])),
+    "mamba2": (Mamba2Config(**FAMILY, num_heads=6, head_dim=12, n_groups=2, state_size=8),
+               dict(target_modules=["in_proj"])),
+    "nemotron_h": (NemotronHConfig(
+        **FAMILY, layers_block_type=["linear_attention", "full_attention"], head_dim=8, mamba_num_heads=4,
+        mamba_head_dim=6, n_groups=2, ssm_state_size=8), {}),
     "bert": (BERT, {}),
     "bert-all": (BERT, dict(target_modules="all-linear", use_rslora=True)),
     "bert-dora": (BERT, dict(target_modules=["query", "output.dense"], use_dora=True)),
@@ -82,12 +99,6 @@ SETTINGS = [
     (dict(layer_replication=[(0, 2), (1, 2)]), "layer_replication"),
     (dict(alora_invocation_tokens=[5, 6]), "alora_invocation_tokens"),
 ]
-
-
-def succeed(*command):
-    done = run(*command)
-    if done.returncode:
-        sys.exit(f"FAIL: {' '.join(command)}: {done.stderr}")
 
 
 SVD = torch.linalg.svd
@@ -186,11 +197,14 @@ def train_ours(program, folder, device, out, *more):
     return log_of(f"{folder}/{out}")[:STEPS]
 
 
-def train_theirs(folder, model, batch):
+def train_theirs(folder, model, batch, plus=0):
     with open(f"{folder}/order", encoding="utf-8") as file:
         order = [int(line.split()[1]) for line in file]
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=0.0)
+    if plus:
+        optimizer = create_loraplus_optimizer(model, torch.optim.AdamW, lr=RATE, loraplus_lr_ratio=plus,
+                                              loraplus_lr_embedding=EMBEDDING_RATE, weight_decay=0.0)
     model.train()
     return fit(optimizer, STEPS, lambda step: model(**batch(order[step * BATCH:(step + 1) * BATCH])).loss)
 
@@ -201,11 +215,15 @@ def greatest(a, b):
 
 def compare(name, programs, folder, device, config, settings):
     txtrain, txgen = programs
+    settings = dict(settings)
+    plus = settings.pop("plus", 0)
     model = make(folder, config, settings)
     told, batch = data(folder, config)
     before = open(f"{folder}/model/model.safetensors", "rb").read()
+    if plus:
+        told += ("--loraplus_lr_ratio", str(plus), "--loraplus_lr_embedding", str(EMBEDDING_RATE))
     ours = train_ours(txtrain, folder, device, "out", *told)
-    theirs = train_theirs(folder, model, batch)
+    theirs = train_theirs(folder, model, batch, plus)
     off = max((abs(a - b) for a, b in zip(ours, theirs)), default=float("nan"))
     check(len(ours) == STEPS and off <= LOSS, f"{name}: losses differ by {off}: {ours[-1:]} and {theirs[-1:]}")
     check(before == open(f"{folder}/model/model.safetensors", "rb").read(), f"{name}: the model's file has changed")
