@@ -5,8 +5,10 @@
  *
  *     test_planes errors [TERMS]   exit status 1 if planes have larger errors than fp32 additions
  *     test_planes limits           infinity, NaN, overflow, subnormal numbers, odd sizes, offsets, parts of split-k
+ *     test_planes even             sums that are split evenly among work-groups, also of operands in bf16
  *
  * The emulated units truncate sums. Exit status 77: there is no OpenCL device. */
+#include "api/base/half.h"
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
 #include "tests/opencl/stand_in.h"
@@ -22,6 +24,7 @@ typedef struct product {
     bool trans_a, trans_b;
     int64_t shift; /* elements by which a and b begin after an aligned address */
     float *a, *b, *y;
+    bool bf16; /* the device has a and b in bf16 */
 } product;
 
 /* ---- A product on the card ----------------------------------------------------------------------------------------- */
@@ -46,7 +49,7 @@ static float *zeros(int64_t count)
 
 static product make(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, int64_t shift)
 {
-    return (product){m, n, k, trans_a, trans_b, shift, zeros(m * k), zeros(k * n), zeros(m * n)};
+    return (product){m, n, k, trans_a, trans_b, shift, zeros(m * k), zeros(k * n), zeros(m * n), false};
 }
 
 static void release(const product *p)
@@ -56,10 +59,23 @@ static void release(const product *p)
     free(p->y);
 }
 
-static void place(tx_operand *o, tx_shape shape, int64_t shift, int64_t *bytes)
+static void place(tx_operand *o, tx_dtype dtype, tx_shape shape, int64_t shift, int64_t *bytes)
 {
-    *o = (tx_operand){.dtype = TX_F32, .shape = shape, .arena = TX_ARENA_PLANNED, .offset = *bytes + 4 * shift};
+    *o = (tx_operand){.dtype = dtype, .shape = shape, .arena = TX_ARENA_PLANNED, .offset = *bytes + 4 * shift};
     *bytes = tx_cl_blocks(o->offset + tx_operand_bytes(o), TX_ALIGNMENT) * TX_ALIGNMENT;
+}
+
+/* Returns numbers as operand `o` stores them. They must live until the queue has copied them. */
+static void *stored(const tx_operand *o, const float *values)
+{
+    const int64_t count = tx_shape_count(&o->shape);
+    float *copy = zeros(count);
+    uint16_t *halves = (uint16_t *)copy;
+    for (int64_t i = 0; i < count && o->dtype == TX_BF16; i++)
+        halves[i] = tx_f32_to_bf16(values[i]);
+    for (int64_t i = 0; i < count && o->dtype == TX_F32; i++)
+        copy[i] = values[i];
+    return copy;
 }
 
 /* Computes p->y by a provider, and the bytes of scratch memory. */
@@ -75,9 +91,10 @@ static tx_status multiply(tx_context *context, const char *provider, const produ
         c.in[i].dtype = TX_DTYPE_COUNT;
     for (int i = 0; i < TX_MAX_OUT; i++)
         c.out[i].dtype = TX_DTYPE_COUNT;
-    place(&c.in[0], p->trans_a ? TX_SHAPE(p->k, p->m) : TX_SHAPE(p->m, p->k), p->shift, &bytes);
-    place(&c.in[1], p->trans_b ? TX_SHAPE(p->n, p->k) : TX_SHAPE(p->k, p->n), p->shift, &bytes);
-    place(&c.out[0], TX_SHAPE(p->m, p->n), 0, &bytes);
+    const tx_dtype type = p->bf16 ? TX_BF16 : TX_F32;
+    place(&c.in[0], type, p->trans_a ? TX_SHAPE(p->k, p->m) : TX_SHAPE(p->m, p->k), p->shift, &bytes);
+    place(&c.in[1], type, p->trans_b ? TX_SHAPE(p->n, p->k) : TX_SHAPE(p->k, p->n), p->shift, &bytes);
+    place(&c.out[0], TX_F32, TX_SHAPE(p->m, p->n), 0, &bytes);
     const tx_program program = {.length = 1, .commands = &c, .trial = &forced};
     tx_status s = tx_cl_prepare(context, &program, &x, scratch);
     TX_THEN(s, tx_cl_allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, bytes, &memory));
@@ -89,11 +106,14 @@ static tx_status multiply(tx_context *context, const char *provider, const produ
                                             [TX_ARENA_SCRATCH] = {extra != NULL, &extra}}};
     TX_THEN(s, tx_cl_bind(x, &bindings));
     TX_THEN(s, tx_cl_write(context, TX_QUEUE_COMPUTE, control, 0, &controls, sizeof controls));
-    TX_THEN(s, tx_cl_write(context, TX_QUEUE_COMPUTE, memory, c.in[0].offset, p->a, 4 * p->m * p->k));
-    TX_THEN(s, tx_cl_write(context, TX_QUEUE_COMPUTE, memory, c.in[1].offset, p->b, 4 * p->k * p->n));
+    void *const from[] = {stored(&c.in[0], p->a), stored(&c.in[1], p->b)};
+    for (int i = 0; i < 2; i++)
+        TX_THEN(s, tx_cl_write(context, TX_QUEUE_COMPUTE, memory, c.in[i].offset, from[i], tx_operand_bytes(&c.in[i])));
     TX_THEN(s, tx_cl_run_program(x, 0, 1, &controls, NULL));
     TX_THEN(s, tx_cl_read(context, memory, c.out[0].offset, p->y, 4 * p->m * p->n));
     tx_cl_destroy(x);
+    free(from[0]);
+    free(from[1]);
     tx_buffer *const all[] = {memory, control, extra};
     for (int i = 0; i < 3; i++)
         if (all[i])
@@ -271,25 +291,63 @@ static bool prove_limits(tx_context *const context[2])
     return try_limits(context[0], "nvidia-wgmma-6xbf16", 0x1p-22, &parts) && good;
 }
 
+/* ---- Even splits --------------------------------------------------------------------------------------------------- */
+
+/* Multiplies small integers, whose sums are exact in any order. The scratch memory holds the parts of the sums. */
+static bool try_even(tx_context *context, const char *provider, product p, bool bf16, int64_t parts)
+{
+    int64_t scratch = 0, faults = 0;
+    p.bf16 = bf16;
+    for (int64_t i = 0; i < p.m * p.k; i++)
+        p.a[i] = rintf(3.0f * draw());
+    for (int64_t i = 0; i < p.n * p.k; i++)
+        p.b[i] = rintf(3.0f * draw());
+    const tx_status s = multiply(context, provider, &p, &scratch);
+    for (int64_t i = 0; i < p.m * p.n; i++) {
+        float want = 0.0f;
+        for (int64_t t = 0; t < p.k; t++)
+            want += *element_a(&p, i / p.n, t) * *element_b(&p, t, i % p.n);
+        faults += !(p.y[i] == want);
+    }
+    const bool good = !s && faults == 0 && scratch >= 4 * parts * p.m * p.n;
+    printf("%s  %s, %d x %d x %d: %d faults, %d bytes of scratch %s\n", good ? "ok" : "FAIL", provider, (int)p.m,
+           (int)p.n, (int)p.k, (int)faults, (int)scratch, s ? tx_error() : "");
+    fflush(stdout);
+    release(&p);
+    return good;
+}
+
+/* Tiles of 25 blocks of terms, the last of which is not whole. A work-group computes 8 blocks, so that a tile has up to
+ * 5 parts; on a card with three units 34, more than a tile. */
+static bool prove_even(tx_context *context)
+{
+    bool good = try_even(context, "nvidia-wgmma-128x128", make(200, 136, 1539, true, false, 0), true, 4);
+    good = try_even(context, "nvidia-wgmma-6xbf16", make(132, 60, 1030, true, false, 0), false, 3) && good;
+    context->limits.compute_units = 3;
+    return try_even(context, "nvidia-wgmma-128x256", make(136, 264, 1600, false, true, 0), true, 2) && good;
+}
+
 int main(int argc, char **argv)
 {
-    const bool compares = argc > 1 && strcmp(argv[1], "errors") == 0;
+    const bool compares = argc > 1 && strcmp(argv[1], "errors") == 0, even = argc > 1 && strcmp(argv[1], "even") == 0;
     tx_context *context[2];
     int32_t devices = 0;
     bool good = true;
-    if (argc < 2 || (!compares && strcmp(argv[1], "limits") != 0))
-        return fprintf(stderr, "usage: test_planes errors [TERMS] | limits\n"), 2;
+    if (argc < 2 || (!compares && !even && strcmp(argv[1], "limits") != 0))
+        return fprintf(stderr, "usage: test_planes errors [TERMS] | limits | even\n"), 2;
     if (tx_cl_device_count(&devices) != TX_OK || devices == 0)
         return printf("skipped: no OpenCL device\n"), 77;
     stand_in.card = "h200";
     setenv("TX_GEMM_TUNE", "0", 1);
+    if (even)
+        setenv("TX_GEMM_PARTS", "even", 1);
     for (int i = 0; i < 2; i++) {
         const tx_open_options options = {.tf32 = i == 1};
         if (tx_cl_open(0, &options, &context[i]) != TX_OK)
             return printf("FAIL %s\n", tx_error()), 1;
     }
     if (!compares)
-        good = prove_limits(context);
+        good = even ? prove_even(context[0]) : prove_limits(context);
     for (int kind = 0; compares && kind < KINDS; kind++)
         for (int64_t terms = argc > 2 ? atoll(argv[2]) : 64; terms <= (argc > 2 ? atoll(argv[2]) : 1024); terms *= 16)
             good = compare(context, kind, terms) && good;

@@ -102,19 +102,19 @@ static tx_status choose(tx_context *context, const product *p, tx_dtype from, tx
     return tx_cl_gemm_choose(&builder, &wanted, choice);
 }
 
-/* Among how many groups terms are parted, and how full the waves are. A product of many terms fills them, unless adding
- * its parts up would cost more. */
+/* The parts of the terms, and how full the waves are: full with many terms, unless adding the parts would cost more. */
 static bool print_waves(FILE *out, tx_context *context, const product *p, const tx_cl_provider *provider)
 {
     const tx_gemm g = {.batch = 1, .m = p->m, .n = p->n, .k = p->k};
     tx_cl_builder builder = tx_cl_asker(context);
-    int64_t parts;
-    if (!provider->tile || p->groups > 0)
-        return true;
     const tx_cl_tile *t = provider->tile;
     const int64_t units = context->limits.compute_units;
-    if (tx_cl_tile_parts(&builder, provider, &g, &parts) != TX_OK)
-        return false;
+    int64_t parts;
+    if (!t || p->groups > 0)
+        return true;
+    const bool asked = tx_cl_tile_parts(&builder, provider, &g, &parts) == TX_OK;
+    if (!asked || parts == TX_CL_EVEN)
+        return asked && fprintf(out, " even") > 0;
     const int64_t groups = tx_cl_blocks(g.m, t->rows) * tx_cl_blocks(g.n, t->columns) * parts;
     const double fill = (double)groups / (double)(tx_cl_blocks(groups, units) * units);
     const bool good = fill >= (strncmp(provider->name, "portable", 8) == 0 && p->k >= 16384 ? 0.9 : 0.5);

@@ -48,16 +48,30 @@ static double rest_of(const tile *t, const tx_command *c)
     return c->out[0].dtype == TX_F32 ? t->fp32 : c->in[2].dtype == TX_DTYPE_COUNT ? t->plain : t->bias;
 }
 
+/* The kernel that adds parts reads `read` sums and writes the result. */
+static double join_seconds(const tx_card *card, double read, double results)
+{
+    return TX_LAUNCH_GAP + 4.0 * (read + results) / tx_card_bytes(card);
+}
+
+/* An even split: each unit computes the same number of blocks, of one tile or of several. */
+static double even_seconds(const tx_card *card, const tile *t, double tiles_of, double k, double results)
+{
+    const double span = ceil(tiles_of * ceil(k / TERMS) / card->units), pieces = tiles_of + card->units;
+    return 1e-6 * (span * t->block + ceil(pieces / card->units) * t->fp32) +
+           join_seconds(card, pieces * ROWS * COLUMNS, results);
+}
+
 /* The parts of a product are stored in fp32, and added by another kernel. */
 static double product_seconds(const tx_card *card, const tile *t, const tx_command *c, double flops)
 {
     const double n = (double)tx_shape_last(&c->out[0].shape), m = (double)tx_operand_count(&c->out[0]) / n;
     const double k = flops / (2.0 * m * n), tiles_of = ceil(m / ROWS) * ceil(n / COLUMNS);
-    double best = INFINITY;
+    double best = k < 2.0 * TX_LEAST_PART ? INFINITY : even_seconds(card, t, tiles_of, k, m * n);
     for (double parts = 1.0; parts <= TX_MOST_PARTS && (parts == 1.0 || parts * TX_LEAST_PART <= k); parts++) {
         const double waves = ceil(tiles_of * parts / card->units), blocks = ceil(ceil(k / parts) / TERMS);
         const double rest = parts == 1.0 ? rest_of(t, c) : t->fp32;
-        const double join = parts == 1.0 ? 0.0 : TX_LAUNCH_GAP + 4.0 * (parts + 1.0) * m * n / tx_card_bytes(card);
+        const double join = parts == 1.0 ? 0.0 : join_seconds(card, parts * m * n, m * n);
         best = fmin(best, 1e-6 * waves * (blocks * t->block + rest) + join);
     }
     return best;

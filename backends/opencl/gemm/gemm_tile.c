@@ -27,7 +27,9 @@
 /* A tiled product. */
 typedef struct tiling {
     int64_t tiles;       /* of the whole batch */
-    int64_t parts, part; /* parts of split-k, and terms of a part */
+    int64_t parts, part; /* parts of split-k, at most; and terms of a part */
+    int64_t span;        /* blocks of terms of each work-group in an even split; else 0 */
+    int64_t blocks;      /* of a tile's terms, in an even split */
     double time;         /* multiply-adds that a unit could execute in the same time */
 } tiling;
 
@@ -45,6 +47,27 @@ static tiling part_terms(const tx_context *context, const tx_cl_tile *t, const t
     plan.time = (double)(waves * (plan.part + TILE_START) * t->rows * t->columns);
     if (plan.parts > 1)
         plan.time += t->rate * (JOIN_START + MULTIPLIES_A_BYTE * moved / (double)units);
+    return plan;
+}
+
+/* Splits the blocks of all tiles evenly. A tile then has at most `parts` parts. `parts` is 0 if the form cannot. */
+static tiling even_terms(const tx_context *context, const tx_cl_tile *t, const tx_gemm *g)
+{
+    const int64_t units = context->limits.compute_units, held = t->held && g->batch == 1 ? t->held(context, t) : 0;
+    tiling plan = {.tiles = tx_cl_blocks(g->m, t->rows) * tx_cl_blocks(g->n, t->columns),
+                   .part = g->k,
+                   .blocks = tx_cl_blocks(g->k, t->terms)};
+    const int64_t all = plan.tiles * plan.blocks, least = MIN_PART / t->terms;
+    if (held == 0 || all > INT32_MAX)
+        return plan;
+    plan.span = tx_cl_blocks(all, held);
+    plan.span = plan.span < least ? least : plan.span;
+    plan.parts = (plan.blocks + plan.span - 2) / plan.span + 1;
+    const int64_t groups = tx_cl_blocks(all, plan.span), pieces = plan.tiles + groups;
+    const double area = (double)(t->rows * t->columns), waves = (double)tx_cl_blocks(groups, units);
+    const double starts = (double)TILE_START * (double)pieces / (double)groups, moved = 8.0 * (double)pieces * area;
+    plan.time = waves * ((double)(plan.span * t->terms) + starts) * area +
+                t->rate * (JOIN_START + MULTIPLIES_A_BYTE * moved / (double)units);
     return plan;
 }
 
@@ -68,7 +91,8 @@ static tiling plan_tiles(const tx_context *context, const tx_cl_tile *t, const t
         if (now.time < best.time)
             best = now;
     }
-    return best;
+    const tiling even = even_terms(context, t, g);
+    return limit > 1 && even.parts > 0 && even.parts <= memory_parts && even.time < best.time ? even : best;
 }
 
 bool tx_cl_tile_splits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p)
@@ -80,6 +104,7 @@ tx_status tx_cl_tile_parts(tx_cl_builder *b, const tx_cl_provider *self, const t
 {
     int64_t memory_parts;
     const int64_t limit = max_parts(b->context, g, &memory_parts);
+    const tiling even = even_terms(b->context, self->tile, g);
     char product[96], name[TX_CL_MOST_PARTS + 1][12];
     *parts = 1;
     if (limit < 2)
@@ -92,8 +117,12 @@ tx_status tx_cl_tile_parts(tx_cl_builder *b, const tx_cl_provider *self, const t
         const double time = part_terms(b->context, self->tile, g, i).time;
         tx_cl_add_candidate(&q, i, name[i], (i == 1 || i <= memory_parts ? 1.0 : TOO_LARGE) / time, "");
     }
+    if (even.parts > 0)
+        tx_cl_add_candidate(&q, TX_CL_EVEN, TX_CL_EVEN_NAME, (even.parts <= memory_parts ? 1.0 : TOO_LARGE) / even.time,
+                            "");
     TX_TRY(tx_cl_select(b, &q));
-    *parts = q.candidate[0].id;
+    const tx_cl_candidate *wanted = tx_cl_find_candidate(&q, b->context->parts);
+    *parts = wanted ? wanted->id : q.candidate[0].id;
     return TX_OK;
 }
 
@@ -174,7 +203,8 @@ bool tx_cl_whole_result(const tx_cl_product *p)
 /* ---- Launch ---------------------------------------------------------------------------------- */
 
 /* Adds the partial sums of split-k in order. */
-static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operand *sums, int64_t parts)
+static void join_parts(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_product *p, const tx_operand *sums,
+                       const tiling *plan)
 {
     const tx_gemm *g = &p->g;
     const int64_t count = g->batch * g->m * g->n;
@@ -186,7 +216,7 @@ static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operan
     tx_cl_launch(b, "gemm_join", options, "gemm_join", 1, &global, &local);
     TX_CL_OPERANDS(b, sums, p->bias, p->y);
     tx_cl_arg_control(b);
-    TX_CL_I64(b, count, g->n, parts);
+    TX_CL_I64(b, count, g->n, plan->parts, plan->span, plan->blocks, t->rows, t->columns);
     TX_CL_I32(b, (int32_t)p->accumulate);
     TX_CL_OPERANDS(b, p->z, p->kept);
 }
@@ -226,23 +256,25 @@ static void pass_whole(tx_cl_builder *b, const tx_cl_product *p)
     TX_CL_I64(b, w->g.lda, w->g.ldb, w->g.stride_a, w->g.stride_b);
 }
 
-/* Launches a plan. With split-k y holds the partial sums. */
+/* Launches a plan. With split-k y holds the partial sums. An even split numbers work-groups instead of tiles. */
 static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_product *p, const tiling *plan)
 {
     const int64_t batch = p->offsets && !p->trans_a ? 1 : p->g.batch, tiles = plan->tiles / batch;
-    const int64_t share = tx_cl_parts_per_launch(b, tiles, 2.0 * multiplies(p));
+    const int64_t blocks = tiles * plan->blocks, count = plan->span ? tx_cl_blocks(blocks, plan->span) : tiles;
+    const int64_t share = tx_cl_parts_per_launch(b, count, 2.0 * multiplies(p));
     const size_t local[2] = {(size_t)t->group, 1};
     char form[256], options[384];
     t->options(b->context, t, p, form, sizeof form);
     tx_cl_gemm_options(options, sizeof options, form, p);
-    for (int64_t first = 0; first < tiles; first += share) {
-        const int64_t some = tx_cl_least(share, tiles - first), others = batch * plan->parts;
-        const size_t global[2] = {(size_t)groups_of(b->context, t, some, others) * local[0], (size_t)others};
+    for (int64_t first = 0; first < count; first += share) {
+        const int64_t some = tx_cl_least(share, count - first), others = plan->span ? 1 : batch * plan->parts;
+        const int64_t groups = plan->span ? some : groups_of(b->context, t, some, others);
+        const size_t global[2] = {(size_t)groups * local[0], (size_t)others};
         tx_cl_launch(b, t->kernel, options, t->kernel, 2, global, local);
         tx_cl_gemm_arguments(b, p);
         TX_CL_I64(b, batch, plan->part, first);
         if (t->held)
-            TX_CL_I64(b, first + some);
+            TX_CL_I64(b, plan->span ? blocks : first + some, plan->span);
         TX_CL_OPERANDS(b, p->z, p->kept);
         tx_cl_gemm_offsets(b, p);
         pass_whole(b, p);
@@ -254,8 +286,10 @@ void tx_cl_tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_p
     const tx_gemm *g = &p->g;
     int64_t parts = 1;
     const tx_status status = p->offsets ? TX_OK : tx_cl_tile_parts(b, self, g, &parts);
-    const tiling plan =
-        p->offsets ? plan_groups(b->context, self->tile, p) : part_terms(b->context, self->tile, g, parts);
+    const tx_cl_tile *t = self->tile;
+    const tiling plan = p->offsets            ? plan_groups(b->context, t, p)
+                        : parts == TX_CL_EVEN ? even_terms(b->context, t, g)
+                                              : part_terms(b->context, t, g, parts);
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
     tx_operand sums = none;
     tx_cl_product one = *p;
@@ -269,9 +303,9 @@ void tx_cl_tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_p
         one.to = TX_F32;
         one.accumulate = TX_STORE;
     }
-    launch_tiles(b, self->tile, &one, &plan);
+    launch_tiles(b, t, &one, &plan);
     if (plan.parts > 1)
-        join_parts(b, p, &sums, plan.parts);
+        join_parts(b, t, p, &sums, &plan);
 }
 
 /* ---- Tile shapes of gemm_tile.cl ------------------------------------------------------------- */

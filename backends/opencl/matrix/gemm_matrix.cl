@@ -9,8 +9,10 @@
  * being copied.
  *
  * With wgmma work-groups are persistent: after a tile, a group continues with the tile whose number is higher by the
- * number of groups, until end_tile. The first blocks of that tile are copied while the results of the previous one
- * are stored.
+ * number of groups, until `end`. The first blocks of that tile are copied while the results of the previous one are
+ * stored. With `span` the work is split evenly instead: the blocks of all tiles are numbered, tile by tile, and each
+ * group computes `span` of them. The sums of a tile's first piece are stored in part 0 of y, those of the next piece,
+ * which the next group computes, in part 1 (gemm_join.cl).
  *
  *   AB, WIDEN        The storage type of a and b. WIDEN is 1 if it has 16 bits.
  *   Y                The storage type of y.
@@ -232,12 +234,8 @@ typedef struct operands {
     long a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part;
     const __global int *offsets;
     long groups;
+    uint span, end; /* an even split, or 0; the end of this group's tiles, or of its blocks */
 } operands;
-
-static gemm_place place_of_tile(const operands *o, uint tile)
-{
-    return gemm_place_of(o->m, o->n, o->k, o->batches, o->part, o->offsets, o->groups, tile);
-}
 
 /* Returns the number of blocks of a tile's terms. Without terms a tile has one block of zeros. */
 static int blocks_of(long terms)
@@ -245,17 +243,56 @@ static int blocks_of(long terms)
     return (int)max((terms + TILE_K - 1) / TILE_K, 1L);
 }
 
+/* Parts are stored in fp32, without an epilogue. Other programs have no registers to spare. */
+#define MAY_SPLIT_f32 GOES_ON
+#define MAY_SPLIT_bf16 0
+#define MAY_SPLIT_f16 0
+#if TX_CAT(MAY_SPLIT_, Y) && !defined(EPILOGUE)
+#define SPLITS(span) ((span) != 0)
+#else
+#define SPLITS(span) 0
+#endif
+
+/* Returns tile number `at`, or with an even split the piece that begins at block number `at`: the rest of its tile, as
+ * far as the group computes it. */
+static gemm_place place_of(const operands *o, uint at)
+{
+    if (!SPLITS(o->span))
+        return gemm_place_of(o->m, o->n, o->k, o->batches, o->part, o->offsets, o->groups, at);
+    const uint each = blocks_of(o->k), tile = at / each, rows = (uint)((o->m + TILE_M - 1) / TILE_M);
+    gemm_place piece;
+    piece.i0 = (long)(tile % rows) * TILE_M;
+    piece.j0 = (long)(tile / rows) * TILE_N;
+    piece.end = o->m;
+    piece.batch = 0;
+    piece.k0 = (long)(at % each) * TILE_K;
+    piece.terms = min(o->k - piece.k0, (long)(o->end - at) * TILE_K);
+    return piece;
+}
+
+/* Returns the number of the group's next tile or piece. */
+static uint next_of(const operands *o, const gemm_place *place, uint at)
+{
+    return at + (SPLITS(o->span) ? (uint)blocks_of(place->terms) : (uint)get_num_groups(0));
+}
+
+/* Returns the part of y that gets the sums: y is [parts, batch, m, n]. */
+static uint part_of(const operands *o, uint at)
+{
+    return SPLITS(o->span) ? at / o->span - at / blocks_of(o->k) * blocks_of(o->k) / o->span : (uint)get_group_id(1);
+}
+
 /* The source of the next blocks. */
 typedef struct source {
     const __global ab_t *a, *b;
     int lines_a, lines_b; /* that exist */
     int left, last;       /* blocks of its tile that have not been started, and the terms of the last one */
-    uint tile;
+    uint next;            /* the next tile or piece */
 } source;
 
-static source source_of(const operands *o, uint tile)
+static source source_of(const operands *o, uint number)
 {
-    const gemm_place at = place_of_tile(o, tile);
+    const gemm_place at = place_of(o, number);
     source from;
     from.a = o->a + o->a_at + at.batch * o->stride_a + (TRANS_A ? at.i0 + at.k0 * o->lda : at.i0 * o->lda + at.k0);
     from.b = o->b + o->b_at + at.batch * o->stride_b + (TRANS_B ? at.j0 * o->ldb + at.k0 : at.j0 + at.k0 * o->ldb);
@@ -263,20 +300,17 @@ static source source_of(const operands *o, uint tile)
     from.lines_b = (int)min(o->n - at.j0, (long)TILE_N);
     from.left = blocks_of(at.terms);
     from.last = (int)(at.terms - (from.left - 1L) * TILE_K);
-    from.tile = tile;
+    from.next = next_of(o, &at, number);
     return from;
 }
 
 /* Begins copies of the block that step `step` begins, or of its planes. After a tile's last block follows the first
  * block of the next tile, or a block of zeros. */
-static void blocks_begin(source *from, const operands *o, uint end_tile, moving *moving_a, moving *moving_b,
-                         __local ab_t *block_a, __local ab_t *block_b, int step, int item)
+static void blocks_begin(source *from, const operands *o, moving *moving_a, moving *moving_b, __local ab_t *block_a,
+                         __local ab_t *block_b, int step, int item)
 {
-#if GOES_ON
-    const uint then = from->tile + (uint)get_num_groups(0);
-    if (step == 0 && from->left <= 0 && then < end_tile)
-        *from = source_of(o, then);
-#endif
+    if (GOES_ON && step == 0 && from->left <= 0 && from->next < o->end)
+        *from = source_of(o, from->next);
     const int some = from->left > 1 ? TILE_K : from->left == 1 ? from->last : 0;
     const int plane_b = step - LATE, plane_a = PLANES - 1 - plane_b;
     if (plane_b >= 0 && plane_a >= 0) {
@@ -310,7 +344,8 @@ static void clear(float sum[ATOMS_M][ATOMS_N][SUMS])
 #define STAGE(tile, stage, block) ((tile) + (stage)*PLANES * (block))
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
-gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_tile, TILE_ARGUMENTS WHOLE_ARGUMENTS)
+gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_tile, long span,
+            TILE_ARGUMENTS WHOLE_ARGUMENTS)
 {
     __local ab_t tile_a[STAGES * PLANES * BLOCK_A] ALIGNED;
     __local ab_t tile_b[STAGES * PLANES * BLOCK_B] ALIGNED;
@@ -323,20 +358,22 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
 #endif
     const int item = get_local_id(0), lane = item % LANES, warp = item / LANES;
     const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
-    const operands of = {a, b, a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part, GROUPS};
+    uint tile = (uint)(first_tile + get_group_id(0)) * (uint)(SPLITS(span) ? span : 1);
+    const operands of = {
+        a, b, a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part, GROUPS, (uint)span,
+        SPLITS(span) ? min(tile + (uint)span, (uint)end_tile) : (uint)end_tile};
     WHOLE_OPERANDS
     float sum[ATOMS_M][ATOMS_N][SUMS];
     moving moving_a, moving_b;
-    uint tile = (uint)(first_tile + get_group_id(0));
     source from = source_of(&of, tile);
     for (int i = 0; i < AHEAD * STEPS; i++)
-        blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, STAGE(tile_a, i / STEPS, BLOCK_A),
+        blocks_begin(&from, &of, &moving_a, &moving_b, STAGE(tile_a, i / STEPS, BLOCK_A),
                      STAGE(tile_b, i / STEPS, BLOCK_B), i % STEPS, item);
     int at = 0, next = AHEAD; /* the stages that are multiplied and filled */
     do {
         PARTIAL_SUMS
         clear(sum);
-        int left = blocks_of(place_of_tile(&of, tile).terms);
+        int left = blocks_of(place_of(&of, tile).terms);
         do {
             for (int step = 0; step < STEPS; step++) {
                 const __local ab_t *block_a = STAGE(tile_a, at, BLOCK_A) + PLANE_A(step) * BLOCK_A,
@@ -344,7 +381,7 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
                 copies_end(&moving_a, tile_a + at * BLOCK_A, &moving_b, tile_b + at * BLOCK_B, item);
                 blocks_show(block_a, block_b, step, item, shown);
                 barrier(CLK_LOCAL_MEM_FENCE); /* this block is complete, and the next one's place is no longer read */
-                blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, STAGE(tile_a, next, BLOCK_A),
+                blocks_begin(&from, &of, &moving_a, &moving_b, STAGE(tile_a, next, BLOCK_A),
                              STAGE(tile_b, next, BLOCK_B), step, item);
                 multiply_block(PARTIAL(sum), block_a, block_b, !PROMOTES || step > 0, line, column, lane, shown);
             }
@@ -354,10 +391,10 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
         } while (--left > 0);
         multiply_end(PARTIAL(sum), shown);
 
-        const gemm_place place = place_of_tile(&of, tile);
+        const gemm_place place = place_of(&of, tile);
         const int adds = tx_adds(accumulate, control), now = told_again(item), lane = now % LANES, warp = now / LANES;
         const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
-        const long first_row = (long)get_group_id(1) * m + place.i0 + line;
+        const long first_row = part_of(&of, tile) * m + place.i0 + line;
         const long first_column = place.j0 + column;
         const int rows = (int)min(place.end - place.i0 - line, (long)WARP_M),
                   columns = (int)min(n - first_column, (long)WARP_N);
@@ -367,6 +404,6 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
         mend(sum, &whole, &place, line, column, rows, columns, lane);
         join_sums(sum, bias ? bias + bias_at + first_column : 0, columns, lane, shown);
         store_sums(sum, results, others, keeps, rows, columns, n, adds, lane);
-        tile += (uint)get_num_groups(0);
-    } while (GOES_ON && tile < (uint)end_tile);
+        tile = next_of(&of, &place, tile);
+    } while (GOES_ON && tile < of.end);
 }

@@ -90,6 +90,7 @@ typedef struct tx_cl_beats {
 struct tx_cl_selection;
 struct tx_context {
     char gemm[48]; /* TX_GEMM, a prefix of the names of preferred providers; may be empty */
+    char parts[8]; /* TX_GEMM_PARTS; may be empty */
     cl_platform_id platform;
     cl_device_id device;
     cl_context context;

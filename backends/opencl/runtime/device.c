@@ -223,7 +223,7 @@ tx_status tx_cl_open_plain(int32_t index, tx_context **context)
 
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **out)
 {
-    const char *gemm = getenv("TX_GEMM");
+    const char *gemm = getenv("TX_GEMM"), *parts = getenv("TX_GEMM_PARTS");
     device_list list;
     tx_context *context;
     TX_TRY(find_device(index, &list));
@@ -233,6 +233,8 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->report = options ? options->report : NULL;
     if (gemm)
         snprintf(context->gemm, sizeof context->gemm, "%s", gemm);
+    if (parts)
+        snprintf(context->parts, sizeof context->parts, "%s", parts);
     tx_status status = identify(context, index);
     if (status == TX_OK)
         tx_cl_journal_open(context);

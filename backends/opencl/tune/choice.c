@@ -25,10 +25,11 @@ static tx_status read_line(const tx_context *context, char *line, char **choices
     *tab = '\0';
     if (strncmp(line, TX_CL_PARTS " ", sizeof TX_CL_PARTS) == 0) {
         const int parts = atoi(tab + 1);
-        return parts >= 1 && parts <= TX_CL_MOST_PARTS
+        return strcmp(tab + 1, TX_CL_EVEN_NAME) == 0 || (parts >= 1 && parts <= TX_CL_MOST_PARTS)
                    ? tx_cl_line_set(choices, line, tab + 1)
-                   : tx_fail(TX_FORMAT, "a product is split into 1 to %d parts, found \"%.60s\"", TX_CL_MOST_PARTS,
-                             tab + 1);
+                   : tx_fail(TX_FORMAT,
+                             "a product is split into 1 to %d parts or \"" TX_CL_EVEN_NAME "\", found \"%.60s\"",
+                             TX_CL_MOST_PARTS, tab + 1);
     }
     const bool attention = strncmp(line, TX_CL_ATTENTION, sizeof TX_CL_ATTENTION - 1) == 0;
     if (attention ? tx_cl_attention_has_form(context, tab + 1) : tx_cl_gemm_has_provider(context, tab + 1))
