@@ -24,6 +24,11 @@ static float element_of(const __local uint *words, int i)
 #endif
 }
 
+#if WIDEN && PLANES == 1
+#define POWER_OF exp2
+#define RECIPROCAL_OF(x) (1.0f / (x))
+#endif
+
 #if WIDEN
 /* To nearest even. */
 static uint narrowed(float x)

@@ -66,22 +66,8 @@ static vec round_halves(vec v)
 #define STORE TX_CAT(store_, Y)
 
 #if WIDEN && !defined TX_NO_EXP2
-/* The logistic function by the instructions for powers and reciprocals, whose errors of one unit in the last place of
- * fp32 do not affect 16-bit results. */
-static float logistic_of(float x)
-{
-    return __builtin_amdgcn_rcpf(1.0f + native_exp2(x * -1.44269504f));
-}
-
-static vec logistic(vec v)
-{
-#if VW == 4
-    return (vec)(logistic_of(v.x), logistic_of(v.y), logistic_of(v.z), logistic_of(v.w));
-#else
-    return logistic_of(v);
-#endif
-}
-#define LOGISTIC logistic
+#define POWER_OF native_exp2
+#define RECIPROCAL_OF __builtin_amdgcn_rcpf
 #endif
 #endif
 

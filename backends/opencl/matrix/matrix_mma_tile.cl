@@ -67,21 +67,21 @@ static float4 round_f16(float4 v)
 #define ROUND_HALVES round_f16
 
 #if WIDEN && PLANES == 1
-/* The logistic function with approximate exponentials and reciprocals. Their relative errors of about 2^-22 do not
- * affect 16-bit results. */
-static float logistic_of(float x)
+static float power_of(float x)
 {
-    float power, y;
-    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.44269504f));
-    __asm__("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + power));
+    float y;
+    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-static float4 logistic(float4 v)
+static float reciprocal_of(float x)
 {
-    return (float4)(logistic_of(v.x), logistic_of(v.y), logistic_of(v.z), logistic_of(v.w));
+    float y;
+    __asm__("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
-#define LOGISTIC logistic
+#define POWER_OF power_of
+#define RECIPROCAL_OF reciprocal_of
 #endif
 
 static void store_f32(int exists, float4 v, __global float *to)

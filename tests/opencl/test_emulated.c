@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of fp32 by planes of bf16 (gemm_matrix_planes.c) on a simulated H200: errors next to those of other
- * providers and of an fp32 sum, and numbers that planes cannot hold.
+ * Products by emulated matrix units of a simulated H200:
  *
- *     test_planes errors [TERMS]   exit status 1 if planes have larger errors than fp32 additions
- *     test_planes limits           infinity, NaN, overflow, subnormal numbers, odd sizes, offsets, parts of split-k
- *     test_planes even             sums that are split evenly among work-groups, also of operands in bf16
+ *     test_emulated errors [TERMS]   fp32 by planes of bf16 (gemm_matrix_planes.c), next to other providers and to an
+ * fp32 sum; exit status 1 if planes have larger errors than fp32 additions test_emulated limits           fp32 by
+ * planes: infinity, NaN, overflow, subnormal numbers, odd sizes, offsets, parts test_emulated even             sums
+ * that are split evenly among work-groups, also of operands in bf16 test_emulated gelu             the short forms of
+ * GELU and its derivative
  *
  * The emulated units truncate sums. Exit status 77: there is no OpenCL device. */
 #include "api/base/half.h"
@@ -25,6 +26,8 @@ typedef struct product {
     int64_t shift; /* elements by which a and b begin after an aligned address */
     float *a, *b, *y;
     bool bf16; /* the device has a and b in bf16 */
+    tx_epilogue epilogue;
+    bool exact; /* form of GELU */
 } product;
 
 /* ---- A product on the card ----------------------------------------------------------------------------------------- */
@@ -49,7 +52,8 @@ static float *zeros(int64_t count)
 
 static product make(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, int64_t shift)
 {
-    return (product){m, n, k, trans_a, trans_b, shift, zeros(m * k), zeros(k * n), zeros(m * n), false};
+    return (product){
+        m, n, k, trans_a, trans_b, shift, zeros(m * k), zeros(k * n), zeros(m * n), false, TX_EPILOGUE_NONE, false};
 }
 
 static void release(const product *p)
@@ -83,6 +87,8 @@ static tx_status multiply(tx_context *context, const char *provider, const produ
 {
     const tx_cl_forced forced = {TX_CL_PRODUCT, provider, NULL};
     tx_command c = {.op = TX_OP_MATMUL, .attrs = {.trans_a = p->trans_a, .trans_b = p->trans_b, .flat = true}};
+    c.attrs.epilogue = p->epilogue;
+    c.attrs.exact = p->exact;
     tx_buffer *memory = NULL, *control = NULL, *extra = NULL;
     tx_executable *x = NULL;
     tx_controls controls = {{{0}}};
@@ -327,28 +333,74 @@ static bool prove_even(tx_context *context)
     return try_even(context, "nvidia-wgmma-128x256", make(136, 264, 1600, false, true, 0), true, 2) && good;
 }
 
+/* ---- Epilogues ----------------------------------------------------------------------------------------------------- */
+
+static double gelu(double x, bool exact)
+{
+    const double inner = 1.5957691216057308 * x * (1.0 + 0.044715 * x * x);
+    return exact ? 0.5 * x * erfc(-x * sqrt(0.5)) : x / (1.0 + exp(-inner));
+}
+
+/* Products -9 to 9 in fp32, in steps of 2^-7. The relative errors of the short forms are far below those of 16 bits. */
+static bool prove_gelu(tx_context *context, bool exact)
+{
+    product p = make(144, 16, 8, false, false, 0);
+    int64_t scratch;
+    double most = 0.0;
+    p.bf16 = true;
+    p.epilogue = TX_EPILOGUE_GELU;
+    p.exact = exact;
+    for (int64_t i = 0; i < p.m; i++) {
+        *element_a(&p, i, 0) = (float)(i - p.m / 2) / 8.0f;
+        *element_a(&p, i, 1) = 1.0f;
+    }
+    for (int64_t j = 0; j < p.n; j++) {
+        *element_b(&p, 0, j) = 1.0f;
+        *element_b(&p, 1, j) = (float)j / 128.0f;
+    }
+    const tx_status s = multiply(context, "nvidia-wgmma-128x128", &p, &scratch);
+    for (int64_t i = 0; i < p.m * p.n; i++) {
+        const double want = gelu((double)(i / p.n - p.m / 2) / 8.0 + (double)(i % p.n) / 128.0, exact);
+        const double error = fabs((double)p.y[i] - want) / (fabs(want) + 1e-30);
+        most = error <= most ? most : error;
+    }
+    const bool good = !s && most < 2e-5;
+    printf("%s  %s GELU: relative errors of at most %.2g %s\n", good ? "ok" : "FAIL", exact ? "exact" : "tanh", most,
+           s ? tx_error() : "");
+    release(&p);
+    return good;
+}
+
 int main(int argc, char **argv)
 {
-    const bool compares = argc > 1 && strcmp(argv[1], "errors") == 0, even = argc > 1 && strcmp(argv[1], "even") == 0;
+    enum { ERRORS, LIMITS, EVEN, GELU, MODES };
+    static const char *const modes[MODES] = {"errors", "limits", "even", "gelu"};
     tx_context *context[2];
     int32_t devices = 0;
+    int mode = 0;
     bool good = true;
-    if (argc < 2 || (!compares && !even && strcmp(argv[1], "limits") != 0))
-        return fprintf(stderr, "usage: test_planes errors [TERMS] | limits | even\n"), 2;
+    while (mode < MODES && (argc < 2 || strcmp(argv[1], modes[mode]) != 0))
+        mode++;
+    if (mode == MODES)
+        return fprintf(stderr, "usage: test_emulated errors [TERMS] | limits | even | gelu\n"), 2;
     if (tx_cl_device_count(&devices) != TX_OK || devices == 0)
         return printf("skipped: no OpenCL device\n"), 77;
     stand_in.card = "h200";
     setenv("TX_GEMM_TUNE", "0", 1);
-    if (even)
+    if (mode == EVEN)
         setenv("TX_GEMM_PARTS", "even", 1);
     for (int i = 0; i < 2; i++) {
         const tx_open_options options = {.tf32 = i == 1};
         if (tx_cl_open(0, &options, &context[i]) != TX_OK)
             return printf("FAIL %s\n", tx_error()), 1;
     }
-    if (!compares)
-        good = even ? prove_even(context[0]) : prove_limits(context);
-    for (int kind = 0; compares && kind < KINDS; kind++)
+    if (mode == LIMITS)
+        good = prove_limits(context);
+    else if (mode == EVEN)
+        good = prove_even(context[0]);
+    else if (mode == GELU)
+        good = prove_gelu(context[0], true) & prove_gelu(context[0], false);
+    for (int kind = 0; mode == ERRORS && kind < KINDS; kind++)
         for (int64_t terms = argc > 2 ? atoll(argv[2]) : 64; terms <= (argc > 2 ? atoll(argv[2]) : 1024); terms *= 16)
             good = compare(context, kind, terms) && good;
     for (int i = 0; i < 2; i++)
