@@ -19,8 +19,8 @@ TARGET = "sm_90"
 LOADS = {1: 4}  # in a row, by epilogue: GELU loads only a bias; 8 with others
 BRANCHES = 6  # about operands that may be absent; guards of rows and columns would be dozens
 SPILLED = {1: 300}  # bytes at the ends of a tile of 128 x 256, by epilogue; none with others
-# Transposes and epilogues of a residual sum, of GELU in both forms and of its gradient, and of a weight's gradient, which
-# adds to the old one.
+# Transposes and epilogues of a residual sum, of GELU in both forms and of its gradient; and of a weight's gradient,
+# which adds to the old one.
 CASES = (("00", 0), ("01", 1), ("01", 1, "-DEXACT=1"), ("01", 2), ("10", 0))
 
 
@@ -47,7 +47,8 @@ def check(tools, texts, form, transposes, epilogue, more=""):
     found = accesses(code)
     most = max(map(len, re.findall("L+", found)))
     between = found[found.index("L"):found.rindex("S")].count("B")
-    good = most >= LOADS.get(epilogue, 8) and between <= BRANCHES and spills <= SPILLED.get(epilogue, 0) and not serialized
+    good = most >= LOADS.get(epilogue, 8) and between <= BRANCHES
+    good = good and spills <= SPILLED.get(epilogue, 0) and not serialized
     return (f"{form[0]} {transposes}, epilogue {epilogue}{more}: {most} loads in a row, {between} branches, {spills} "
             f"bytes spilled{', serialized' if serialized else ''}", good)
 

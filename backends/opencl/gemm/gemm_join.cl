@@ -12,8 +12,8 @@
 
 __kernel void gemm_join(__global const float *work, long work_at, __global const float *bias, long bias_at,
                         __global TX_CAT(Y, _t) * y, long y_at, __global const uint *control, long count, long n,
-                        long parts, long span, long blocks, long tile_rows, long tile_columns, int accumulate, __global const TX_CAT(Y, _t) * with, long with_at,
-                        __global TX_CAT(Y, _t) * kept, long kept_at)
+                        long parts, long span, long blocks, long tile_rows, long tile_columns, int accumulate,
+                        __global const TX_CAT(Y, _t) * with, long with_at, __global TX_CAT(Y, _t) * kept, long kept_at)
 {
     const long i = get_global_id(0) * (long)VW;
     if (i >= count)

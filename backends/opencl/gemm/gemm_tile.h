@@ -36,9 +36,8 @@ bool tx_cl_whole_a(const tx_cl_product *p, int64_t piece);
 bool tx_cl_whole_b(const tx_cl_product *p, int64_t piece);
 bool tx_cl_whole_result(const tx_cl_product *p);
 
-/* Selects the number of parts of split-k, which affects the bits of the result: 1 to TX_CL_MOST_PARTS parts of each
- * tile, or TX_CL_EVEN if persistent work-groups compute equal numbers of blocks of terms of all tiles (gemm_matrix.cl).
- */
+/* Selects the number of parts of split-k, which affects the bits of the result. It is 1 to TX_CL_MOST_PARTS parts of
+ * each tile. With TX_CL_EVEN each persistent work-group computes the same number of blocks (gemm_matrix.cl). */
 #define TX_CL_MOST_PARTS 16
 #define TX_CL_EVEN 0
 #define TX_CL_EVEN_NAME "even"

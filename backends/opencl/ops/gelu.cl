@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GELU of vectors and its derivative, in both forms of op GELU. If the including file defines POWER_OF (a power of 2) and
- * RECIPROCAL_OF, single instructions whose relative errors are about 2^-22, results are of 16 bits, and so short forms
- * suffice.
+ * GELU of vectors and its derivative, in both forms of op GELU. If results have 16 bits, short forms suffice. The
+ * including file then defines POWER_OF (a power of 2) and RECIPROCAL_OF, instructions with relative errors of about
+ * 2^-22.
  */
 
 #ifdef POWER_OF
