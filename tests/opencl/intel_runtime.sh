@@ -7,7 +7,7 @@
 #     intel_runtime.sh BIN [FOLDER]    BIN holds programs of a build; FOLDER (default ~/.cache/tx/intel-opencl) holds
 #                                      the runtime, which the script downloads if it is missing
 #
-# With TX_TEST_TURN=N it runs only turn N of 12: every twelfth case, the units of one vendor, attention on two cards.
+# With TX_TEST_TURN=N it runs only turn N % 12 of 12: every twelfth case, the units of one vendor, attention on two cards.
 #
 # Exit status 77: the runtime cannot be downloaded, or finds no device.
 set -u
@@ -37,7 +37,7 @@ OCL_ICD_VENDORS=$folder/vendors
 LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OCL_ICD_VENDORS LD_LIBRARY_PATH
 
-turn=${TX_TEST_TURN:-0}
+turn=$((${TX_TEST_TURN:-0} % 12))
 every=4
 makers='nvidia amd intel'
 cards='h200 mi300x rx7900xtx rx9070 a770 b580'
