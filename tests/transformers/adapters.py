@@ -88,7 +88,7 @@ CASES = [
     ("gpt2", dict(target_modules=["c_attn"], trainable_token_indices=[21, 35, 3, 28]), None),
     ("gpt2", dict(target_modules=["c_attn"], trainable_token_indices={"lm_head": [21, 35]}), "tie_word_embeddings"),
     ("gpt2", dict(target_modules=["c_attn"], trainable_token_indices={"wpe": [21, 3]}), "trainable_token_indices"),
-    ("llama", dict(target_modules=QV, target_parameters=["mlp.up_proj.weight"]), "target_parameters"),
+    ("llama", dict(target_modules=QV, target_parameters=["mlp.up_proj.weight"]), "target parameter mlp.up_proj.weight"),
     ("llama", dict(target_modules=QV, lora_bias=True), "lora_bias"),
 ]
 OTHERS = [LoHaConfig(target_modules=QV), LoKrConfig(target_modules=QV),
