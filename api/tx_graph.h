@@ -211,6 +211,7 @@ typedef struct tx_attention_options {
     /* Index in the model of this rank's first head, if tensor-parallel ranks divide the heads. Dropout depends on it.
      */
     int32_t first_head;
+    bool kept; /* tx_attention_cached: the caches have the rows' keys and values, and those of qkv are not read */
 } tx_attention_options;
 /* Attention. The operand qkv is [B, T, (heads + 2 kv_heads) * size] = q | k | v, the result [B, T, heads * size].
  * Operand lengths, I32 [B] or NULL, has the number of positions of each row that are not padding. Keys from there on
@@ -295,7 +296,7 @@ typedef struct tx_rope {
         theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, {0}, 0 \
     } /* an initializer */
 /* Rotates pairs (i, i + rotated / 2) in the first `heads` heads of x [B, T, n * head_size] and copies the others.
- * head_size is even and at most TX_MAX_ROTARY. Token t of row b has position positions[b] + t with I32 [B],
+ * head_size is even; up to TX_MAX_ROTARY elements rotate. Token t of row b has position positions[b] + t with I32 [B],
  * positions[b][t] with I32 [B, T], and t with NULL. With `rates`, F32 [B, rotated / 2] or NULL, the angle of pair i in
  * row b is rates[b][i] for each position, and of `rope` only `magnitude` and `rotated` apply. */
 tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions,

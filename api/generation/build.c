@@ -49,6 +49,7 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
     tx_attrs attrs;
     if (!qkv || !k_cache || !v_cache || !positions || !tx_attention_attrs(qkv, options, &attrs))
         return NULL;
-    append(qkv, k_cache, v_cache, positions, sources, slots, attrs);
+    if (!options->kept)
+        append(qkv, k_cache, v_cache, positions, sources, slots, attrs);
     return TX_EMIT(qkv, ATTENTION_CACHED, attrs, qkv, k_cache, v_cache, positions, slots, options->sinks);
 }

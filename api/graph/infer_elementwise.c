@@ -80,18 +80,16 @@ tx_status tx_infer_rotary(const tx_infer *c)
     const tx_attrs *a = c->attrs;
     TX_TRY(tx_require(c, "H3"));
     TX_TRY(tx_require_places(c, 1, c->in[0].shape.dim[0], c->in[0].shape.dim[1]));
-    int64_t last = tx_shape_last(&c->in[0].shape);
-    if (!a->rope || a->attention.head_size < 2 || a->attention.head_size % 2 != 0 ||
-        last % a->attention.head_size != 0 || a->attention.heads < 0 || a->attention.head_size > TX_MAX_ROTARY ||
-        a->attention.heads > last / a->attention.head_size || !(a->rope->theta > 0.0f) || !(a->rope->factor > 0.0f))
-        return tx_refuse(c, "%d heads of size %d (even, at most %d) with theta %g do not fit %s", a->attention.heads,
-                         a->attention.head_size, TX_MAX_ROTARY, a->rope ? (double)a->rope->theta : 0.0,
-                         TX_TEXT(c->in[0].shape));
-    if (a->rope->rotated < 0 || a->rope->rotated % 2 != 0 || a->rope->rotated > a->attention.head_size)
-        return tx_refuse(c, "%d rotated elements are not an even part of a head of size %d", a->rope->rotated,
-                         a->attention.head_size);
+    const int64_t last = tx_shape_last(&c->in[0].shape);
+    const int32_t size = a->attention.head_size, rotated = a->rope && a->rope->rotated ? a->rope->rotated : size;
+    if (!a->rope || size < 2 || size % 2 != 0 || last % size != 0 || a->attention.heads < 0 ||
+        a->attention.heads > last / size || !(a->rope->theta > 0.0f) || !(a->rope->factor > 0.0f))
+        return tx_refuse(c, "%d heads of size %d (even) with theta %g do not fit %s", a->attention.heads, size,
+                         a->rope ? (double)a->rope->theta : 0.0, TX_TEXT(c->in[0].shape));
+    if (rotated < 0 || rotated % 2 != 0 || rotated > size || rotated > TX_MAX_ROTARY)
+        return tx_refuse(c, "%d rotated elements are not an even part of a head of size %d, of at most %d", rotated,
+                         size, TX_MAX_ROTARY);
     TX_TRY(tx_require_dtype(c, 2, TX_F32));
-    const int64_t rotated = a->rope->rotated ? a->rope->rotated : a->attention.head_size;
     TX_TRY(tx_require_shape(c, 2, &TX_SHAPE(c->in[0].shape.dim[0], rotated / 2)));
     return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
 }

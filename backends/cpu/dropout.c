@@ -38,10 +38,8 @@ void TX_CPU_NAME(noise)(const tx_cpu_call *call)
 
 /* ---- Rotary ------------------------------------------------------------------------------------ */
 
-static void rotate_head(const float *x, float *y, const float *cosine, const float *sine, int64_t half, int64_t size)
+static void rotate_head(const float *x, float *y, const float *cosine, const float *sine, int64_t half)
 {
-    if (x != y)
-        memcpy(y + 2 * half, x + 2 * half, (size_t)(size - 2 * half) * sizeof *y);
     TX_SIMD for (int64_t i = 0; i < half; i++)
     {
         float a = x[i], b = x[i + half];
@@ -84,10 +82,13 @@ static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t las
                 rotary_angles(attrs, rates ? rates + b * half : frequency, turned_to = position, cosine, sine);
             const int64_t row = (b * length + t) * width, rest = (row + turned) * bytes;
             for (int64_t at = row; at < row + turned; at += size) {
-                const float *x = tx_run_of(call->in[0], type, at, size, wide);
+                const float *x = tx_run_of(call->in[0], type, at, 2 * half, wide);
                 float *y = tx_run_to(call->out[0], type, at, piece);
-                rotate_head(x, y, cosine, sine, half, size);
-                tx_run_put(call->out[0], y, type, at, size);
+                rotate_head(x, y, cosine, sine, half);
+                tx_run_put(call->out[0], y, type, at, 2 * half);
+                if (call->in[0] != call->out[0])
+                    memcpy((char *)call->out[0] + (at + 2 * half) * bytes,
+                           (const char *)call->in[0] + (at + 2 * half) * bytes, (size_t)((size - 2 * half) * bytes));
             }
             if (call->in[0] != call->out[0])
                 memcpy((char *)call->out[0] + rest, (const char *)call->in[0] + rest,

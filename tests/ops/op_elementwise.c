@@ -410,7 +410,9 @@ static void rotary_cases(tx_cases *list)
              {2, 9, 2, 4, 8, true, 700, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.19f, {1.0f, 2.5f, 4.0f, (float)INFINITY}, 0}},
              {2, 9, 2, 4, 80, false, -1, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, {0}, 20}},     /* a part of each head */
              {1, 17, 1, 3, 10, true, 700, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.19f, {2.0f}, 6}}, /* its gradient */
-             {3, 5, 2, 2, 64, false, 90, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, {0}, 2}}};
+             {3, 5, 2, 2, 64, false, 90, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, {0}, 2}},
+             {2, 5, 2, 3, 512, false, -1, {31.6f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, {0}, 128}},
+             {1, 9, 1, 2, 320, true, 700, {31.6f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, {0}, 80}}};
     for (size_t i = 0; i < sizeof r / sizeof r[0]; i++) {
         tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d theta %g%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all,
                                  r[i].size, (double)r[i].rope.theta, r[i].inverse ? " inverse" : "",
