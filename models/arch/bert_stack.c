@@ -89,8 +89,10 @@ tx_status tx_bert_check(const tx_config *config)
 
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
-static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimension, tx_param_sections *sections)
+static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent, int32_t dimension,
+                         tx_param_sections *sections)
 {
+    (void)block;
     const tx_bert_config *c = bert_of(config);
     if (extent == TX_BERT_QKV)
         *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};

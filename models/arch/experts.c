@@ -79,7 +79,7 @@ static tx_tensor *expert_activation(const tx_experts *e, tx_tensor *h)
         return tx_mul(h, h);
     }
     if (!h || !(e->limit > 0.0f))
-        return tx_swiglu(h);
+        return e->gelu ? tx_geglu(h) : tx_swiglu(h);
     const tx_shape shape = *tx_tensor_shape(h);
     tx_tensor *pairs = tx_transpose(tx_reshape(h, TX_SHAPE(shape.dim[0], shape.dim[1] / 2, 2, 1)));
     return tx_swiglu_clamped(tx_reshape(pairs, shape), e->alpha, e->limit);
@@ -151,6 +151,17 @@ static tx_tensor *choose(tx_stack *stack, const tx_experts *e, tx_tensor *logits
     return scores ? tx_choose(scores, e->chosen, &how, choices) : NULL;
 }
 
+/* The weights [N, k] of choices times the factors of their experts, if there are any. */
+static tx_tensor *times_factors(tx_stack *stack, const tx_experts *e, tx_tensor *weights, tx_tensor *choices)
+{
+    if (!weights || !tx_stack_has(stack, e->factors))
+        return weights;
+    const tx_shape shape = *tx_tensor_shape(weights);
+    tx_tensor *column = tx_reshape(tx_stack_weight(stack, e->factors), TX_SHAPE(e->count, 1));
+    tx_tensor *factors = tx_gather(column, tx_reshape(choices, TX_SHAPE(tx_shape_count(&shape))));
+    return factors ? tx_mul(weights, tx_reshape(factors, shape)) : NULL;
+}
+
 tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts)
 {
     if (x && tx_graph_sequence(stack->graph))
@@ -160,12 +171,15 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
         return NULL;
     const tx_shape shape = *tx_tensor_shape(x);
     const int64_t tokens = tx_shape_rows(&shape);
-    tx_tensor *rows = tx_reshape(x, TX_SHAPE(tokens, tx_shape_last(&shape))), *choices = NULL;
+    const tx_shape flat = TX_SHAPE(tokens, tx_shape_last(&shape));
+    tx_tensor *rows = tx_reshape(x, flat), *choices = NULL;
+    tx_tensor *scored = experts->scored ? tx_reshape(experts->scored, flat) : rows;
     const int32_t of_bias = experts->router_bias;
     tx_tensor *router_bias = tx_stack_has(stack, of_bias) ? tx_stack_weight(stack, of_bias) : NULL;
-    tx_tensor *logits = tx_linear_full(rows, tx_stack_weight(stack, experts->router), router_bias, true),
+    tx_tensor *logits = tx_linear_full(scored, tx_stack_weight(stack, experts->router), router_bias, true),
               *probabilities = tx_softmax(logits);
     tx_tensor *weights = logits ? choose(stack, experts, logits, probabilities, &choices) : NULL;
+    weights = times_factors(stack, experts, weights, choices);
     tx_routes routes;
     const float capacity = stack->options->capacity;
     tx_tensor *ids = tx_reshape(stack->tokens, TX_SHAPE(tokens));

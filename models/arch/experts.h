@@ -17,6 +17,9 @@ typedef struct tx_experts {
     int32_t groups, kept, best;                   /* as in tx_expert_choice */
     float least, scale;                           /* its eps, and its scale; 0 means a scale of 1 */
     float mixer;                                  /* above 0: SparseMixer with this jitter (experts.c) */
+    tx_tensor *scored;                            /* the router's input [B, T, C], if it is not that of the experts */
+    int32_t factors;                              /* slot of factors of the experts' weights [E], or one without any */
+    bool gelu;                                    /* gates pass through the tanh form of GELU, not SiLU */
     int32_t choice_bias;                          /* slot of its bias [E], which a model may lack */
     bool balance;                                 /* collect the layer's figures for the load-balancing loss */
     int32_t router, gate_up, down;                /* slots of the parameters [E, C], [E, 2 F, C] and [E, C, F] */

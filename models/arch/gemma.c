@@ -77,14 +77,6 @@ static const llama_config defaults = {SIZES(tx_gemma3_text, rows, 262208, 131072
                                       .positions.local = ROPE(1e4),
                                       GEMMA_DEFAULTS};
 
-/* null means no cap. */
-static tx_status read_cap(const tx_json *json, const char *key, double *cap)
-{
-    if (tx_json_find(json, key) && !tx_json_has(json, key))
-        *cap = 0;
-    return TX_JSON_OPTIONAL(number, json, key, 0, 1e9, cap);
-}
-
 /* The keys of both types. */
 static tx_status read_common(const tx_json *json, tx_config *config)
 {
@@ -96,8 +88,8 @@ static tx_status read_common(const tx_json *json, tx_config *config)
                        "use_bidirectional_attention: implemented only for embeddings (%s without a "
                        "head), without dropout",
                        config->architecture->type);
-    TX_TRY(read_cap(json, "attn_logit_softcapping", &c->attention.cap));
-    TX_TRY(read_cap(json, "final_logit_softcapping", &c->logits.cap));
+    TX_TRY(tx_llama_read_cap(json, "attn_logit_softcapping", &c->attention.cap));
+    TX_TRY(tx_llama_read_cap(json, "final_logit_softcapping", &c->logits.cap));
     TX_TRY(tx_llama_read(json, config));
     return c->attention.window_period ? tx_llama_read_layer_types(json, c) : TX_OK;
 }

@@ -137,8 +137,10 @@ static const tx_stack_row rows[] = {
     {.name = NULL},
 };
 
-static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimension, tx_param_sections *sections)
+static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent, int32_t dimension,
+                         tx_param_sections *sections)
 {
+    (void)block;
     const int64_t inner = tx_gpt2_of(config)->n_inner;
     if (extent == QKV)
         *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};

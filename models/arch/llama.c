@@ -29,22 +29,26 @@ static int64_t gate_and_up(int64_t inner, int32_t dimension, tx_param_sections *
     return 2 * inner;
 }
 
-static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimension, tx_param_sections *sections)
+static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent, int32_t dimension,
+                         tx_param_sections *sections)
 {
     const llama_config *c = llama_of(config);
-    const int64_t heads = config->heads * head_size(c), of_kv = kv_heads(c) * head_size(c);
+    const int64_t size = head_size_of(c, block), heads = config->heads * size, of_kv = kv_heads_of(c, block) * size;
     switch (extent) {
     case QKV: /* perhaps q, k and v of a head together */
         if (c->attention.by_head || c->attention.by_group)
             return heads + 2 * of_kv;
-        *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}, head_size(c)};
+        *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}, size};
         return heads + 2 * of_kv;
+    case QK:
+        *sections = (tx_param_sections){2, dimension, {heads, of_kv}, size};
+        return heads + of_kv;
     case GATED_QKV:
-        *sections = (tx_param_sections){3, dimension, {2 * heads, of_kv, of_kv}, head_size(c)};
+        *sections = (tx_param_sections){3, dimension, {2 * heads, of_kv, of_kv}, size};
         return 2 * (heads + of_kv);
     case QK_HEAD:
-        *sections = (tx_param_sections){2, dimension, {head_size(c), head_size(c)}, 0};
-        return 2 * head_size(c);
+        *sections = (tx_param_sections){2, dimension, {size, size}, 0};
+        return 2 * size;
     case QK_WIDTH:
         *sections = (tx_param_sections){2, dimension, {heads, of_kv}, 0};
         return heads + of_kv;
@@ -63,15 +67,15 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     case EMBED_WIDTH:
         return c->embedding.width ? c->embedding.width : config->width;
     case KEY_HEADS:
-        return kv_heads(c);
+        return kv_heads_of(c, block);
     case HEAD_SIZE:
-        return head_size(c);
+        return size;
     case POSITIONS:
         return c->max_position_embeddings + c->positions.first;
     case EXPERT_INTERLEAVED:
         return 2 * expert_size(c);
     case GATE_UP:
-        return gate_and_up(mlp_size(c), dimension, sections);
+        return gate_and_up(mlp_size_of(c, block), dimension, sections);
     case EXPERT_GATE_UP:
         return gate_and_up(expert_size(c), dimension, sections);
     case SHARED_GATE_UP:
@@ -100,8 +104,12 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
         return tx_mixer_values(c);
     case MIXER_VALUE:
         return c->mixer.v_size;
+    case LAYER_INPUT:
+        return c->embedding.layer_width;
+    case LAYER_INPUTS:
+        return config->layers * c->embedding.layer_width;
     default:
-        return extent == HEADS ? heads : mlp_size(c);
+        return extent == HEADS ? heads : mlp_size_of(c, block);
     }
 }
 
@@ -127,7 +135,8 @@ int64_t tx_llama_embeddings(const tx_config *config)
 {
     const llama_config *c = llama_of(config);
     const int64_t positions = c->positions.learned ? c->max_position_embeddings + c->positions.first : 0;
-    return config->vocab_size * (c->embedding.width ? c->embedding.width : config->width) + positions * config->width;
+    const int64_t width = c->embedding.width ? c->embedding.width : config->width;
+    return config->vocab_size * (width + config->layers * c->embedding.layer_width) + positions * config->width;
 }
 
 /* Weights of the experts that a token is not routed to. */
@@ -169,18 +178,32 @@ static bool has_no_prefix(const tx_config *config, const char *tensor)
     return false;
 }
 
+/* The layer in the name of a tensor, or -1. */
+static int64_t layer_of(const char *tensor)
+{
+    static const char layers[] = "model.layers.";
+    return tx_begins_with(tensor, layers) ? strtoll(tensor + strlen(layers), NULL, 10) : -1;
+}
+
 /* Tensors of multi-token prediction (DeepSeek-V3, 2024, section 2.2). */
 bool tx_llama_leaves_out(const tx_config *config, const char *tensor)
 {
-    static const char layers[] = "model.layers.";
+    const int64_t layer = layer_of(tensor);
     if (tx_begins_with(tensor, "mtp.") || tx_begins_with(tensor, "model.mtp"))
         return true;
-    const int64_t layer = tx_begins_with(tensor, layers) ? strtoll(tensor + strlen(layers), NULL, 10) : -1;
     return layer >= config->layers && layer < config->layers + llama_of(config)->mtp_layers;
 }
 
-/* Skips a copy of a tied head, the layers of multi-token prediction, and the rope frequencies and causal masks that old
- * files contain. */
+/* Whether files have keys and values of a layer that uses those of an earlier one. */
+static bool is_unused(const tx_config *config, const char *tensor)
+{
+    const int64_t layer = layer_of(tensor);
+    return layer >= 0 && layer < config->layers && !has_keys(config, layer) &&
+           (strstr(tensor, ".self_attn.k_") || strstr(tensor, ".self_attn.v_"));
+}
+
+/* Skips a copy of a tied head, keys and values that are not used, the layers of multi-token prediction, and the rope
+ * frequencies and causal masks that old files contain. */
 void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const char *embedding = name_of(config, EMBED);
@@ -188,7 +211,8 @@ void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_
         strcmp(tensor, name_of(config, LM_HEAD)) == 0 && (llama_of(config)->tie_word_embeddings || !has_head(config));
     const bool is_mask = tx_ends_with(tensor, ".attn.bias") || tx_ends_with(tensor, ".attention.bias") ||
                          tx_ends_with(tensor, ".masked_bias");
-    if (is_copy || is_mask || tx_llama_leaves_out(config, tensor) || strstr(tensor, ".rotary_emb.inv_freq"))
+    if (is_copy || is_mask || is_unused(config, tensor) || tx_llama_leaves_out(config, tensor) ||
+        strstr(tensor, ".rotary_emb.inv_freq"))
         param[0] = '\0';
     else if (has_no_prefix(config, tensor))
         snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)first_part(embedding), embedding, tensor);

@@ -85,6 +85,13 @@ tx_status tx_llama_read_mlp_types(const tx_json *json, llama_config *c)
     return tx_llama_read_words(json, "mlp_layer_types", c->base.layers, words);
 }
 
+tx_status tx_llama_read_cap(const tx_json *json, const char *key, double *cap)
+{
+    if (tx_json_find(json, key) && !tx_json_has(json, key))
+        *cap = 0;
+    return TX_JSON_OPTIONAL(number, json, key, 0, 1e9, cap);
+}
+
 /* null and -1 mean that there is none. */
 static tx_status read_padding(const tx_json *json, llama_config *c)
 {
@@ -228,5 +235,5 @@ tx_status tx_llama_check(const tx_config *config)
         return tx_fail(TX_UNSUPPORTED, "sliding_attention: rope_type dynamic and longrope are not implemented");
     if (c->positions.has_local)
         TX_TRY(tx_rope_check(&c->positions.local, head_size(c)));
-    return tx_rope_check(&c->positions.rope, head_size(c));
+    return tx_rope_check(&c->positions.rope, full_head_size(c));
 }

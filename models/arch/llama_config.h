@@ -27,6 +27,11 @@ static inline void add_layer(tx_layer_set *set, int64_t layer)
     set->bits[layer / 64] |= UINT64_C(1) << layer % 64;
 }
 
+static inline void remove_layer(tx_layer_set *set, int64_t layer)
+{
+    set->bits[layer / 64] &= ~(UINT64_C(1) << layer % 64);
+}
+
 /* The activations of MLPs. GELU_NEW and GELU_FAST are the tanh form of GELU. */
 enum {
     TX_LLAMA_SILU,
@@ -59,6 +64,8 @@ typedef struct llama_config {
         double multiplier;     /* 0 means 1, as for other multipliers */
         bool projected;        /* matrices map embeddings of another width to the blocks, and back to the head */
         int64_t width;         /* that width; 0 means the blocks' */
+        int64_t layer_width;   /* of the further embedding of each layer (layer_inputs.c); 0 means none */
+        int64_t layer_vocab;   /* rows of its table in the file */
         double dropout;
     } embedding;
     struct {
@@ -85,6 +92,13 @@ typedef struct llama_config {
         int64_t window_period; /* else the period of layers without it */
         int64_t first_window;  /* else (0) the first layer with it */
         bool both;             /* positions also see later ones, and half of the window on each side */
+        /* Layers that differ (layer_attention.c). Those without a window may have other heads, and values that are the
+         * keys before their norm. The last ones have no keys and values: they use those of the last layer of their kind
+         * before them. */
+        bool differs;
+        int64_t full_head_dim, full_kv_heads; /* 0 means the same heads */
+        bool keys_as_values;
+        int64_t borrowing; /* the number of those last layers */
     } attention;
     struct {
         int64_t rank;           /* of the latent that keys and values are computed from; 0 means none */
@@ -113,6 +127,7 @@ typedef struct llama_config {
         int64_t multiple;
         bool bias;
         bool plain;                 /* no gate */
+        bool wide_if_borrowing;     /* layers that use keys and values of others have twice the size */
         double multipliers[2];      /* of gates and results */
         int32_t choice, activation; /* the activation is the sum: `activation` is the first one of the family */
     } mlp;
@@ -143,6 +158,7 @@ typedef struct llama_config {
         int64_t inner;        /* 0 means mlp.inner */
         int64_t shared;       /* number of experts that all tokens use */
         int64_t shared_inner; /* their size together; 0 means that of as many experts */
+        bool with_mlp;        /* layers also have an MLP, and its result and that of the experts have norms */
         bool averaged;        /* the result is the mean of theirs and that of the others, else the sum */
         int64_t period;       /* of layers with experts */
         int64_t first, last;  /* the first and the last of them; below 0 there is no last one */
@@ -195,7 +211,7 @@ static inline int64_t head_size(const llama_config *c)
     return c->attention.head_dim ? c->attention.head_dim : c->base.width / c->base.heads;
 }
 
-/* Returns true if a layer has experts instead of an MLP. */
+/* Returns true if a layer has experts, instead of an MLP or next to it (experts.with_mlp). */
 static inline bool is_sparse(const tx_config *config, int64_t layer)
 {
     const llama_config *c = llama_of(config);
@@ -254,6 +270,51 @@ static inline int64_t window_of(const llama_config *c, int64_t layer)
     return c->attention.windowed && slides(c, layer) ? c->attention.window : 0;
 }
 
+/* The sizes of heads without a window, and those of a layer. */
+static inline int64_t full_head_size(const llama_config *c)
+{
+    return c->attention.full_head_dim ? c->attention.full_head_dim : head_size(c);
+}
+
+static inline int64_t head_size_of(const llama_config *c, int64_t layer)
+{
+    return slides(c, layer) ? head_size(c) : full_head_size(c);
+}
+
+static inline int64_t kv_heads_of(const llama_config *c, int64_t layer)
+{
+    return c->attention.full_kv_heads && !slides(c, layer) ? c->attention.full_kv_heads : kv_heads(c);
+}
+
+/* Whether a layer has keys of its own. */
+static inline bool has_keys(const tx_config *config, int64_t layer)
+{
+    return layer < config->layers - llama_of(config)->attention.borrowing;
+}
+
+/* Whether a layer has values of its own, and whether it has keys that are the values. */
+static inline bool has_values(const tx_config *config, int64_t layer)
+{
+    const llama_config *c = llama_of(config);
+    return has_keys(config, layer) && !(c->attention.keys_as_values && !slides(c, layer));
+}
+
+static inline bool has_only_keys(const tx_config *config, int64_t layer)
+{
+    return has_keys(config, layer) && !has_values(config, layer);
+}
+
+static inline bool has_only_queries(const tx_config *config, int64_t layer)
+{
+    return !has_keys(config, layer);
+}
+
+/* The inner width of a layer's MLP. */
+static inline int64_t mlp_size_of(const llama_config *c, int64_t layer)
+{
+    return c->mlp.wide_if_borrowing && !has_keys(&c->base, layer) ? 2 * mlp_size(c) : mlp_size(c);
+}
+
 /* Whether a layer has rotary positions. */
 static inline bool has_rope(const llama_config *c, int64_t layer)
 {
@@ -280,6 +341,8 @@ tx_status tx_llama_read_layer_types(const tx_json *json, llama_config *config);
 tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config);
 /* Reads from "rope_parameters" how queries grow with their position; without it, the defaults remain. */
 tx_status tx_llama_read_growth(const tx_json *json, llama_config *config);
+/* Reads a cap of scores or logits; null means none. */
+tx_status tx_llama_read_cap(const tx_json *json, const char *key, double *cap);
 /* Reads a list of numbers of layers, which is empty if the file has none. */
 tx_status tx_llama_read_layers(const tx_json *json, const char *key, tx_layer_set *set);
 /* Reads the layers without experts from a list of "sparse" or "dense" for each layer, if there is one. */

@@ -37,20 +37,12 @@ static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
                             : tx_rms_norm(x, gamma, eps);
 }
 
-/* Refuses a feature that tensor-parallel ranks do not support. */
-static void needs_one_rank(tx_stack *b, const char *what)
-{
-    if (b->parts > 1)
-        tx_graph_fail(b->graph, tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism is not implemented for %s",
-                                        b->config->architecture->type, what));
-}
-
 /* RMS norms of q and k: of each head, or of all heads together. */
 static tx_tensor *norm_heads(tx_stack *b, tx_tensor *qkv, int32_t heads, int32_t of_kv)
 {
     const llama_config *c = llama_of(b->config);
     if (tx_stack_has(b, Q_NORM)) {
-        needs_one_rank(b, "norms with weights for each head");
+        tx_llama_one_rank(b, "norms with weights for each head");
         return tx_llama_norm_each(b, qkv, heads, of_kv, head_size(c));
     }
     if (c->norms.bare_heads)
@@ -59,7 +51,7 @@ static tx_tensor *norm_heads(tx_stack *b, tx_tensor *qkv, int32_t heads, int32_t
     if (!tx_stack_has(b, HEAD_NORM))
         return qkv;
     if (c->norms.whole)
-        needs_one_rank(b, "norms over all heads");
+        tx_llama_one_rank(b, "norms over all heads");
     tx_tensor *gamma = gamma_of(b, tx_tp_input(tx_stack_weight(b, HEAD_NORM)));
     return c->norms.whole ? tx_stack_whole_norms(qkv, gamma, heads * head_size(c), (float)c->norms.eps)
                           : tx_head_norm(qkv, gamma, heads, of_kv, (float)c->norms.eps);
@@ -84,7 +76,7 @@ static tx_tensor *project(tx_stack *b, tx_tensor *x, int32_t heads, int32_t size
 {
     tx_tensor *qkv = tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS);
     if (llama_of(b->config)->attention.by_group) {
-        needs_one_rank(b, "groups of heads");
+        tx_llama_one_rank(b, "groups of heads");
         return tx_llama_ungroup(qkv, heads, kv_heads(llama_of(b->config)), size);
     }
     if (!qkv || !llama_of(b->config)->attention.by_head)
@@ -277,6 +269,8 @@ static tx_experts experts_of(const llama_config *c)
                         .best = (int32_t)c->experts.best,
                         .least = (float)c->experts.least,
                         .mixer = (float)c->experts.mixer,
+                        .factors = EXPERT_SCALE,
+                        .gelu = c->mlp.activation + c->mlp.choice == TX_LLAMA_GELU_TANH,
                         .scale = (float)c->experts.scale,
                         .balance = c->experts.balance,
                         .squares = c->mlp.plain,
@@ -297,7 +291,7 @@ static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
     const llama_config *c = llama_of(b->config);
     const tx_experts experts = experts_of(c);
     if (c->experts.limit > 0)
-        needs_one_rank(b, "experts with biases");
+        tx_llama_one_rank(b, "experts with biases");
     tx_tensor *y = tx_stack_experts(b, x, &experts);
     if (!y || !tx_stack_has(b, SHARED_GATE_UP_PROJ))
         return y;
@@ -321,8 +315,22 @@ static tx_tensor *add_part(tx_stack *b, tx_tensor *x, tx_tensor *part)
 /* Attention of any kind with its output projection. */
 static tx_tensor *attend(tx_stack *b, tx_tensor *x, int64_t layer)
 {
-    tx_tensor *y = llama_of(b->config)->latent.rank ? tx_llama_latent_attention(b, x, layer) : attention(b, x, layer);
+    const llama_config *c = llama_of(b->config);
+    tx_tensor *y = c->latent.rank         ? tx_llama_latent_attention(b, x, layer)
+                   : c->attention.differs ? tx_llama_layer_attention(b, x, layer)
+                                          : attention(b, x, layer);
     return tx_stack_linear(b, y, O_PROJ, O_BIAS);
+}
+
+/* The MLP of h, and experts that read the residual stream x. Their router has another norm of it. */
+static tx_tensor *mlp_and_experts(tx_stack *b, tx_tensor *x, tx_tensor *h)
+{
+    const llama_config *c = llama_of(b->config);
+    tx_experts experts = experts_of(c);
+    tx_tensor *scored = tx_rms_norm(x, tx_stack_weight(b, ROUTER_SCALE), (float)c->norms.eps);
+    experts.scored = tx_scale(scored, 1 / sqrtf((float)c->base.width));
+    tx_tensor *y = norm(b, tx_stack_experts(b, norm(b, x, EXPERTS_NORM), &experts), EXPERTS_OUT_NORM);
+    return tx_add(norm(b, mlp(b, h), MLP_OWN_NORM), y);
 }
 
 /* The experts of a layer that has some, else its MLP. */
@@ -373,13 +381,14 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     }
     x = add_part(b, x, attended);
     h = norm(b, x, POST_NORM);
-    return add_part(b, x, norm(b, any_mlp(b, h, layer), MLP_NORM));
+    h = llama_of(b->config)->experts.with_mlp ? mlp_and_experts(b, x, h) : any_mlp(b, h, layer);
+    return tx_llama_end_layer(b, add_part(b, x, norm(b, h, MLP_NORM)), layer);
 }
 
 /* Embeddings of another width, mapped to that of the blocks, plus those of positions. */
 static tx_tensor *embed_projected(tx_stack *b, tx_tensor *table, tx_tensor *positions)
 {
-    needs_one_rank(b, "projections of embeddings");
+    tx_llama_one_rank(b, "projections of embeddings");
     const tx_shape *tokens = tx_tensor_shape(b->tokens);
     tx_tensor *none = tx_fill(b->graph, TX_SHAPE(1, b->config->width), 0.0f); /* tokens below 0 have no embedding */
     tx_tensor *x = tx_stack_linear(b, tx_stack_embed(b, table, NULL), PROJECT_IN, NO_BIAS);
@@ -410,7 +419,7 @@ static tx_tensor *capped(tx_stack *b, tx_tensor *x, double cap)
 {
     if (!(cap > 0))
         return x;
-    needs_one_rank(b, "final_logit_softcapping");
+    tx_llama_one_rank(b, "final_logit_softcapping");
     return tx_scale(tx_tanh(tx_scale(x, (float)(1 / cap))), (float)cap);
 }
 
@@ -426,6 +435,7 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     if (c->positions.alibi)
         b.scores =
             tx_alibi_elements(&b, &(tx_alibi){config->heads, head_size(c), score_scale(c), c->positions.rounded_alibi});
+    tx_llama_layer_inputs(&b, x);
     b.both = c->attention.both;
     if (b.both)
         b.scores = window_scores(&b);
@@ -446,6 +456,6 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     tx_tensor *head = tied ? embedding : tx_stack_weight(&b, LM_HEAD);
     tx_tensor *bias = tx_stack_has(&b, LM_HEAD_BIAS) ? tx_stack_weight(&b, LM_HEAD_BIAS) : NULL;
     if (bias)
-        needs_one_rank(&b, "a bias of the output head");
+        tx_llama_one_rank(&b, "a bias of the output head");
     return capped(&b, tx_stack_head(&b, x, head, bias, tied ? EMBED : LM_HEAD), c->logits.cap);
 }

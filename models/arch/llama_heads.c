@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Parts of the Llama graph that treat the heads of q, k and v differently: norms with weights for each head, groups of
- * heads in files, and queries that are scaled by their position. Called by llama_graph.c. */
+ * heads in files, and queries that are scaled by their position. Also the refusal of tensor parallelism. Called by
+ * llama_graph.c and layer_attention.c. */
 #include "models/arch/llama_family.h"
 
 #include <math.h>
+
+void tx_llama_one_rank(tx_stack *b, const char *what)
+{
+    if (b->parts > 1)
+        tx_graph_fail(b->graph, tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism is not implemented for %s",
+                                        b->config->architecture->type, what));
+}
 
 tx_tensor *tx_llama_join(tx_tensor *const *part, int32_t count)
 {

@@ -170,6 +170,29 @@ static void yarn(const tx_rope_config *rope, int64_t size, tx_rope *result)
     result->magnitude = (float)rope->attention;
 }
 
+/* The pairs of a head that "proportional" rotates. */
+static int64_t pairs_of(const tx_rope_config *rope, int64_t size)
+{
+    return (int64_t)(rope->rotated * (double)size / 2);
+}
+
+int64_t tx_rope_parts(const tx_rope_config *rope, int64_t size)
+{
+    return size > TX_MAX_ROTARY ? size / 2 / pairs_of(rope, size) : 1;
+}
+
+/* Heads that are wider than tx_rotary allows. */
+static tx_status check_wide(const tx_rope_config *rope, int64_t size)
+{
+    const int64_t pairs = rope->type == TX_ROPE_PROPORTIONAL ? pairs_of(rope, size) : size / 2;
+    return pairs > 0 && 2 * pairs <= TX_MAX_ROTARY && size / 2 % pairs == 0
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED,
+                         "rope_parameters: %d rotating elements of a head of %d: more than %d, or a part that does not "
+                         "divide the head, are not implemented",
+                         (int)(2 * pairs), (int)size, TX_MAX_ROTARY);
+}
+
 /* The number of elements of a head that rotate. */
 static int64_t rotated_of(const tx_rope_config *rope, int64_t size)
 {
@@ -180,6 +203,8 @@ tx_status tx_rope_check(const tx_rope_config *rope, int64_t size)
 {
     if (rope->rotated > 1)
         return tx_fail(TX_INVALID, "partial_rotary_factor: %g is more than 1", rope->rotated);
+    if (size > TX_MAX_ROTARY)
+        return check_wide(rope, size);
     const int64_t rotated = rotated_of(rope, size);
     if (rotated < 2 || rotated % 2 != 0)
         return tx_fail(TX_INVALID, "partial_rotary_factor: %d of the %d elements of a head: expected an even number",
@@ -190,13 +215,21 @@ tx_status tx_rope_check(const tx_rope_config *rope, int64_t size)
     return TX_OK;
 }
 
-/* Pairs that do not rotate get an infinite divisor. */
+/* Pairs that do not rotate get an infinite divisor. In wide heads those that rotate come first, with divisors that are
+ * the powers of theta. They are rounded as tx_rotary does. */
 static void proportional(const tx_rope_config *rope, int64_t size, tx_rope *result)
 {
-    const int64_t rotated = (int64_t)(rope->rotated * (double)size / 2);
+    const int64_t pairs = pairs_of(rope, size);
+    const bool wide = size > TX_MAX_ROTARY;
     result->factor = 1;
-    for (int64_t i = 0; i < size / 2; i++)
-        result->divisor[i] = i < rotated ? (float)rope->factor : INFINITY;
+    for (int64_t i = 0; i < (wide ? pairs : size / 2); i++)
+        result->divisor[i] = i < pairs ? (float)rope->factor : INFINITY;
+    if (!wide)
+        return;
+    for (int64_t i = 0; i < pairs; i++)
+        result->divisor[i] *= (float)pow(rope->theta, (double)((float)(2 * i) / (float)size));
+    result->theta = 1;
+    result->rotated = (int32_t)(2 * pairs);
 }
 
 int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions)

@@ -39,8 +39,13 @@ tx_status tx_rope_read_settings(const tx_json *settings, const tx_json *config, 
                                 tx_rope_config *rope);
 /* Writes theta to the place that the file uses: "rope_parameters" if it exists. */
 tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json);
-/* TX_INVALID if the number of factors, or the part that rotates, does not fit heads of `size` elements. */
+/* TX_INVALID if the number of factors, or the part that rotates, does not fit heads of `size` elements. TX_UNSUPPORTED
+ * if heads of more than TX_MAX_ROTARY elements rotate otherwise than tx_rope_parts says. */
 tx_status tx_rope_check(const tx_rope_config *rope, int64_t size);
+/* Into how many equal parts half of a head is divided, of which the first rotates, in heads of more than TX_MAX_ROTARY
+ * elements. The elements that rotate, the first parts of both halves, must be adjacent for tx_rotary. Returns 1 for
+ * smaller heads, which need no other order. */
+int64_t tx_rope_parts(const tx_rope_config *rope, int64_t size);
 /* The longest text of a model whose max_position_embeddings is `positions`: scaling extends the original length by its
  * factor. (In published files max_position_embeddings is either the length before scaling or the one after it.) */
 int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions);

@@ -173,7 +173,7 @@ void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_
         else if (row->extent[i] == TX_EXTENT_WIDTH)
             *size = config->width;
         else
-            *size = extent_of(config, row->extent[i], i, &spec->sections);
+            *size = extent_of(config, block > 0 ? block - 1 : 0, row->extent[i], i, &spec->sections);
     }
     if (row->extent[0] == TX_EXTENT_VOCAB) {
         spec->logical = spec->shape;

@@ -44,8 +44,9 @@ typedef struct tx_stack_row {
 
 /* The number of parameters. A row without a name ends the table. */
 int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows);
-/* Returns a symbolic size. If it consists of sections along `dimension`, it sets these, too. */
-typedef int64_t tx_stack_extent(const tx_config *config, int32_t extent, int32_t dimension,
+/* Returns a symbolic size in a block; `block` is 0 outside the blocks. If the size consists of sections along
+ * `dimension`, it sets these, too. */
+typedef int64_t tx_stack_extent(const tx_config *config, int64_t block, int32_t extent, int32_t dimension,
                                 tx_param_sections *sections);
 /* Name and spec of parameter `index`. A first dimension of TX_EXTENT_VOCAB is padded. Matrices have weight decay.
  * Matrices outside the blocks (embeddings and classifier) are tables. */
@@ -72,6 +73,13 @@ typedef struct tx_stack {
     tx_tensor *scores, *distances;
     /* The states of an encoder [B, S, C] that a decoder attends to, and the numbers added to their scores; or NULL. */
     tx_tensor *source, *source_scores;
+    /* Keys and values k | v [B, T, 2 n] that later blocks share, of the last block with full attention and of the last
+     * one with a window (layer_attention.c), and those blocks. NULL before them. */
+    struct {
+        tx_tensor *kv;
+        int64_t block;
+    } shared[2];
+    tx_tensor *layer_inputs; /* embeddings of all blocks [B, T, blocks * n] (layer_inputs.c); or NULL */
     /* Sums over the blocks' routers for their losses (experts.h). NULL before the first router. */
     struct {
         tx_tensor *counts, *probabilities, *squares, *kept, *all;

@@ -149,8 +149,10 @@ const tx_stack_row tx_t5_rows[] = {
     {.name = NULL},
 };
 
-static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimension, tx_param_sections *sections)
+static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent, int32_t dimension,
+                         tx_param_sections *sections)
 {
+    (void)block;
     const tx_t5_config *c = tx_t5_of(config);
     const int64_t inner = config->heads * c->d_kv, half = extent == TWO_FF ? c->d_ff : inner;
     if (extent == TWO_INNER || extent == TWO_FF)

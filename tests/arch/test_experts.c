@@ -166,7 +166,7 @@ static void run_layer(fixture *f, const layer *l, tx_dtype dtype, float y[N * C]
     experts.router = OF_ROUTER;
     experts.gate_up = OF_GATE_UP;
     experts.down = OF_DOWN;
-    experts.router_bias = experts.choice_bias = experts.gate_up_bias = experts.down_bias = NO_BIAS;
+    experts.router_bias = experts.choice_bias = experts.gate_up_bias = experts.down_bias = experts.factors = NO_BIAS;
     stack.tokens = tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(2, N / 2));
     tx_tensor *out = tx_output(tx_stack_experts(&stack, tx_param(f->graph, "x", &x), &experts));
     tx_tensor *sum = tx_reduce(tx_mul(out, of_output), TX_REDUCE_SUM, TX_AXIS_ALL);

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from transformers import ApertusConfig, ArceeConfig, CohereConfig, GraniteMoeConfig, HeliumConfig, NemotronConfig
 from transformers import (Ernie4_5Config, Exaone4Config, GemmaConfig, HunYuanDenseV1Config, Olmo3Config, OlmoeConfig,
                           PhiConfig, SeedOssConfig, Starcoder2Config)
-from transformers import (Gemma2Config, Gemma3TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
+from transformers import (Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
                           Olmo2Config, Phi3Config, SmolLM3Config, StableLmConfig)
 from transformers import (BloomConfig, Cohere2Config, Cohere2MoeConfig, Ministral3Config, MinistralConfig, MptConfig,
                           NanoChatConfig, OlmoConfig)
@@ -42,7 +42,13 @@ LATENT = dict(num_key_value_heads=6, q_lora_rank=20, kv_lora_rank=28, qk_nope_he
               v_head_dim=12)
 YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=12, beta_fast=32.0,
             beta_slow=1.0)
-# The first variant of a type of configuration trains too, and the first with ALiBi. "eager" Falcons add it twice.
+# Two layers with a window before each without one. Rounding grows less with a large epsilon.
+GEMMA4 = dict(num_hidden_layers=6, head_dim=12, global_head_dim=16, sliding_window=5, rope_parameters=None,
+              rms_norm_eps=1.0, layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2, final_logit_softcapping=3.0,
+              hidden_size_per_layer_input=0, tie_word_embeddings=True)
+LAYER_INPUTS = dict(GEMMA4, hidden_size_per_layer_input=10, vocab_size_per_layer_input=300)
+# The first variant of a type of configuration trains too, and the first with ALiBi, and with experts next to an MLP.
+# "eager" Falcons add ALiBi twice.
 VARIANTS = {
     "phi3 as Phi-3-mini-4k": (Phi3Config, dict(rope_scaling=None, rope_theta=10000.0, sliding_window=2047,
                                                resid_pdrop=0.0, embd_pdrop=0.0)),
@@ -90,6 +96,17 @@ VARIANTS = {
         head_dim=12, query_pre_attn_scalar=24, sliding_window=4, final_logit_softcapping=3.0, attention_bias=True,
         tie_word_embeddings=False, layer_types=["full_attention", "sliding_attention", "full_attention"],
         rope_scaling=dict(rope_type="linear", factor=8.0))),
+    "gemma4 as Gemma 4 E2B": (Gemma4TextConfig, dict(LAYER_INPUTS, num_kv_shared_layers=3, use_double_wide_mlp=True)),
+    "gemma4 as Gemma 4 31B": (Gemma4TextConfig, dict(
+        GEMMA4, attention_k_eq_v=True, global_head_dim=320, num_global_key_value_heads=1,
+        use_bidirectional_attention="vision")),
+    "gemma4 as Gemma 4 26B-A4B": (Gemma4TextConfig, dict(
+        GEMMA4, num_hidden_layers=4, layer_types=GEMMA4["layer_types"][1:5], attention_k_eq_v=True,
+        num_global_key_value_heads=3, enable_moe_block=True, num_experts=5, top_k_experts=2,
+        moe_intermediate_size=20)),
+    "gemma4, shared by most layers, biases, untied": (Gemma4TextConfig, dict(
+        LAYER_INPUTS, num_kv_shared_layers=4, layer_types=["sliding_attention", "full_attention"] * 3,
+        attention_bias=True, attention_k_eq_v=True, final_logit_softcapping=None, tie_word_embeddings=False)),
     "stablelm as StableLM 2 1.6B": (StableLmConfig, dict(
         num_key_value_heads=6, partial_rotary_factor=0.25, use_qkv_bias=True, layer_norm_eps=1e-5, rope_theta=10000,
         hidden_dropout=0.0, qk_layernorm=False, use_parallel_residual=False)),
@@ -371,14 +388,17 @@ def main():
             model.save_pretrained(folder)
             compare(name, model, folder, program, device)
             generate(name, model, folder, txgen, device)
-            if "kv_lora_rank" in changes:  # beams reorder the cache of latents
+            if "kv_lora_rank" in changes or "num_kv_shared_layers" in changes:  # beams reorder these caches, too
                 generate(name, model, folder, txgen, device, beams=3)
             gradients(name, model, folder, program, device)
             if changes.get("num_nextn_predict_layers"):
                 leave_out(name, model, folder, txgen)
-        if (kind, changes.get("alibi")) not in trained:
-            trained.add((kind, changes.get("alibi")))
+        form = (kind, changes.get("alibi"), changes.get("enable_moe_block"))
+        if form not in trained:
+            trained.add(form)
             of_bytes = dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
+            if kind == Gemma4TextConfig:
+                of_bytes["vocab_size_per_layer_input"] = 257
             train(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
             default_adapter(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
     return status()

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gemma 4 for text (Gemma team, 2026): a Gemma 3 whose norms have plain weights, whose layers without a window have
+ * heads of their own (layer_attention.c), and whose blocks are scaled. The small models have an embedding for each
+ * layer (layer_inputs.c), and layers that share keys and values. The model of 26 billion parameters has experts next to
+ * the MLP of each layer. */
+#include "models/arch/llama_family.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WIDEST 1024 /* head */
+#define PERIOD 6    /* of layers without a window */
+
+#define ATTENTION LAYER "self_attn."
+
+static const tx_stack_row rows[] = {
+    EMBED_ROW,
+    {INPUTS_TABLE, "model.embed_tokens_per_layer.weight", {VOCAB, LAYER_INPUTS}, .in = has_layer_inputs},
+    {INPUTS_PROJ, "model.per_layer_model_projection.weight", {LAYER_INPUTS, WIDTH}, .in = has_layer_inputs},
+    {INPUTS_NORM, "model.per_layer_projection_norm.weight", {LAYER_INPUT}, ONES, .in = has_layer_inputs},
+    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
+    {QKV_PROJ, ATTENTION "q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .in = has_values, .split = 1},
+    {QKV_PROJ, ATTENTION "q_proj|k_proj.weight", {QK, WIDTH}, .in = has_only_keys, .split = 1},
+    {QKV_PROJ, ATTENTION "q_proj.weight", {HEADS, WIDTH}, .in = has_only_queries, .split = 1},
+    {QKV_BIAS, ATTENTION "q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, IF(attention.bias), .in = has_values, .split = 1},
+    {QKV_BIAS, ATTENTION "q_proj|k_proj.bias", {QK}, ZEROS, IF(attention.bias), .in = has_only_keys, .split = 1},
+    {QKV_BIAS, ATTENTION "q_proj.bias", {HEADS}, ZEROS, IF(attention.bias), .in = has_only_queries, .split = 1},
+    {Q_NORM, ATTENTION "q_norm.weight", {HEAD_SIZE}, ONES},
+    {K_NORM, ATTENTION "k_norm.weight", {HEAD_SIZE}, ONES, .in = has_keys},
+    O_ROWS,
+    {ATTENTION_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    {POST_NORM, LAYER "pre_feedforward_layernorm.weight", {WIDTH}, ONES},
+    {EXPERTS_NORM, LAYER "pre_feedforward_layernorm_2.weight", {WIDTH}, ONES, .in = is_sparse},
+    {ROUTER_SCALE, LAYER "router.scale", {WIDTH}, ONES, .in = is_sparse, .other_decay = true},
+    {EXPERT_SCALE, LAYER "router.per_expert_scale", {EXPERTS}, ONES, .in = is_sparse, .other_decay = true},
+    SOME_EXPERT_ROWS(LAYER "router.proj.weight", LAYER "experts.gate_up_proj", LAYER "experts.down_proj"),
+    {EXPERTS_OUT_NORM, LAYER "post_feedforward_layernorm_2.weight", {WIDTH}, ONES, .in = is_sparse},
+    SEPARATE_MLP_ROWS,
+    {MLP_OWN_NORM, LAYER "post_feedforward_layernorm_1.weight", {WIDTH}, ONES, .in = is_sparse},
+    {MLP_NORM, LAYER "post_feedforward_layernorm.weight", {WIDTH}, ONES},
+    {INPUT_GATE, LAYER "per_layer_input_gate.weight", {LAYER_INPUT, WIDTH}, .in = has_layer_inputs},
+    {INPUT_PROJ, LAYER "per_layer_projection.weight", {WIDTH, LAYER_INPUT}, .in = has_layer_inputs},
+    {ADDED_NORM, LAYER "post_per_layer_input_norm.weight", {WIDTH}, ONES, .in = has_layer_inputs},
+    {LAYER_SCALE, LAYER "layer_scalar", {ONE}, ONES, .frozen = true},
+    LAST_ROWS,
+};
+
+static const tx_config_key keys[] = {SIZE_KEYS,
+                                     KV_HEADS_KEY,
+                                     EPS_KEY(rms_norm_eps),
+                                     HEAD_DIM_KEY,
+                                     WINDOW_KEY,
+                                     BIAS_KEY,
+                                     ONE_ACT_KEY(hidden_activation, TX_LLAMA_GELU_TANH),
+                                     FLAG(attention_k_eq_v, attention.keys_as_values),
+                                     WHOLE(num_kv_shared_layers, attention.borrowing, 0, TX_LLAMA_LAYERS),
+                                     FLAG(use_double_wide_mlp, mlp.wide_if_borrowing),
+                                     WHOLE(hidden_size_per_layer_input, embedding.layer_width, 0, 1 << 16),
+                                     SIZE(vocab_size_per_layer_input, embedding.layer_vocab, 1 << 30),
+                                     FLAG(enable_moe_block, experts.with_mlp),
+                                     SIZE_OR_NULL(num_experts, experts.count, 1 << 12),
+                                     SIZE_OR_NULL(top_k_experts, experts.chosen, 1 << 12),
+                                     SIZE_OR_NULL(moe_intermediate_size, experts.inner, 1 << 22),
+                                     {.name = NULL}};
+
+static const llama_config defaults = {
+    SIZES(tx_gemma4_text, rows, 262144, 131072, 2304, 30, 8, 2, 1),
+    REST_OF(9216, 4, 1e-6, 0.02,
+            {.theta = 1e6, .type = TX_ROPE_PROPORTIONAL, .factor = 1, .attention = 1, .rotated = 0.25}),
+    EXPERTS_DEFAULTS(0, 0, 0),
+    .experts.normalise = true,
+    .padding = 1,
+    .tie_word_embeddings = true,
+    .embedding.by_root_of_width = true,
+    .embedding.layer_width = 256,
+    .embedding.layer_vocab = 262144,
+    .attention.differs = true,
+    .attention.head_dim = 256,
+    .attention.full_head_dim = 512,
+    .attention.multiplier = 1,
+    .attention.windowed = true,
+    .attention.window = 512,
+    .attention.window_period = PERIOD,
+    .positions.has_local = true,
+    .positions.local = ROPE(1e4),
+    .mlp.activation = TX_LLAMA_GELU_TANH};
+
+/* ---- Configuration ------------------------------------------------------------------------------------- */
+
+/* The last layer has no window, whatever the list says. */
+static tx_status read_windows(const tx_json *json, llama_config *c)
+{
+    tx_layer_set *windows = &c->attention.windows;
+    *windows = (tx_layer_set){.listed = true};
+    for (int64_t i = 0; i < c->base.layers; i++)
+        if ((i + 1) % PERIOD != 0)
+            add_layer(windows, i);
+    TX_TRY(tx_llama_read_layer_types(json, c));
+    remove_layer(windows, c->base.layers - 1);
+    return TX_OK;
+}
+
+/* The heads of a layer, from "per_layer_config", or from keys of the whole. */
+static tx_status read_heads(const tx_json *json, const llama_config *c, int64_t layer, int64_t *size, int64_t *of_kv)
+{
+    tx_json *layers, *own;
+    char number[24];
+    *size = c->attention.head_dim;
+    *of_kv = kv_heads(c);
+    if (!tx_json_has(json, "per_layer_config")) {
+        if (slides(c, layer))
+            return TX_OK;
+        *size = 512;
+        TX_TRY(TX_JSON_OPTIONAL(int, json, "global_head_dim", 2, WIDEST, size));
+        return c->attention.keys_as_values
+                   ? TX_JSON_OPTIONAL(int, json, "num_global_key_value_heads", 1, 1 << 16, of_kv)
+                   : TX_OK;
+    }
+    TX_TRY(tx_json_get(json, "per_layer_config", TX_JSON_OBJECT, &layers));
+    snprintf(number, sizeof number, "%" PRId64, layer);
+    if (!tx_json_has(layers, number))
+        return TX_OK;
+    TX_TRY(tx_json_get(layers, number, TX_JSON_OBJECT, &own));
+    for (void *i = tx_json_first(own); i; i = tx_json_next(own, i))
+        if (strcmp(tx_json_key(i), "head_dim") != 0 && strcmp(tx_json_key(i), "num_key_value_heads") != 0)
+            return tx_fail(TX_UNSUPPORTED, "per_layer_config: %.40s of single layers is not implemented",
+                           tx_json_key(i));
+    TX_TRY(TX_JSON_OPTIONAL(int, own, "head_dim", 2, WIDEST, size));
+    return TX_JSON_OPTIONAL(int, own, "num_key_value_heads", 1, 1 << 16, of_kv);
+}
+
+static tx_status read_all_heads(const tx_json *json, llama_config *c)
+{
+    c->attention.head_dim = head_size(c);
+    c->attention.full_head_dim = c->attention.full_kv_heads = 0;
+    for (int64_t i = 0; i < c->base.layers; i++) {
+        int64_t size, of_kv;
+        TX_TRY(read_heads(json, c, i, &size, &of_kv));
+        if (!slides(c, i) && !c->attention.full_head_dim) {
+            c->attention.full_head_dim = size;
+            c->attention.full_kv_heads = of_kv;
+        }
+        if (size != head_size_of(c, i) || of_kv != kv_heads_of(c, i))
+            return tx_fail(TX_UNSUPPORTED,
+                           "per_layer_config: layer %" PRId64 " has heads of other sizes or another number than layers "
+                           "of its type, which is not implemented",
+                           i);
+    }
+    return TX_OK;
+}
+
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    const char *both = "";
+    TX_TRY(TX_JSON_OPTIONAL(string, json, "use_bidirectional_attention", &both));
+    if (strcmp(both, "all") == 0)
+        return tx_fail(TX_UNSUPPORTED, "use_bidirectional_attention: \"all\" is not implemented for this model type");
+    if (c->embedding.layer_width > 0 && c->embedding.layer_vocab != config->vocab_size && !config->grown_from)
+        return tx_fail(TX_UNSUPPORTED,
+                       "vocab_size_per_layer_input: %" PRId64 " is not vocab_size, %" PRId64
+                       ": another vocabulary is not implemented",
+                       c->embedding.layer_vocab, config->vocab_size);
+    TX_TRY(tx_llama_read_cap(json, "final_logit_softcapping", &c->logits.cap));
+    TX_TRY(tx_llama_read(json, config));
+    TX_TRY(tx_llama_read_ropes(json, config));
+    TX_TRY(read_windows(json, c));
+    if (!c->experts.with_mlp)
+        c->experts.count = 0;
+    return read_all_heads(json, c);
+}
+
+static tx_status write(const tx_config *config, tx_json *json)
+{
+    TX_TRY(tx_llama_write(config, json));
+    return tx_json_set_int(json, "vocab_size_per_layer_input", config->vocab_size);
+}
+
+static tx_status check(const tx_config *config)
+{
+    const llama_config *c = llama_of(config);
+    bool own[2] = {false, false};
+    for (int64_t i = 0; i < config->layers; i++) {
+        if (!has_keys(config, i) && !own[slides(c, i)])
+            return tx_fail(TX_INVALID,
+                           "num_kv_shared_layers: %" PRId64 ": no layer before layer %" PRId64
+                           " has keys and values of its type",
+                           c->attention.borrowing, i);
+        own[slides(c, i)] = true;
+    }
+    if (config->heads % kv_heads_of(c, config->layers - 1) != 0 || full_head_size(c) % 2 != 0)
+        return tx_fail(TX_INVALID,
+                       "heads without a window: %" PRId64 " of %" PRId64 " elements (expected an even number) cannot "
+                       "share %" PRId64 " of keys and values",
+                       config->heads, full_head_size(c), kv_heads_of(c, config->layers - 1));
+    if (c->experts.with_mlp && (c->experts.count < 1 || c->experts.inner < 1))
+        return tx_fail(TX_INVALID, "enable_moe_block: needs num_experts, top_k_experts and moe_intermediate_size");
+    if (c->positions.rope.type == TX_ROPE_DYNAMIC || c->positions.rope.type == TX_ROPE_LONGROPE)
+        return tx_fail(TX_UNSUPPORTED, "full_attention: rope_type dynamic and longrope are not implemented for this "
+                                       "model type");
+    return tx_llama_check(config);
+}
+
+const tx_architecture tx_gemma4_text = {
+    FAMILY_CHECKED("gemma4_text", "Gemma4ForCausalLM", defaults, keys, "q_proj,v_proj", read, write, check)};

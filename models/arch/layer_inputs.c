@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Embeddings of tokens for each layer (Gemma 3n, 2025), for llama_graph.c: each block adds its own, through a gate that
+ * its result computes. */
+#include "models/arch/llama_family.h"
+
+#include <math.h>
+
+bool has_layer_inputs(const tx_config *config, int64_t layer)
+{
+    (void)layer;
+    return llama_of(config)->embedding.layer_width > 0;
+}
+
+void tx_llama_layer_inputs(tx_stack *b, tx_tensor *x)
+{
+    const llama_config *c = llama_of(b->config);
+    const int64_t width = c->embedding.layer_width;
+    if (!x || !has_layer_inputs(b->config, 0))
+        return;
+    tx_tensor *own = tx_embedding_padded(b->tokens, tx_stack_weight(b, INPUTS_TABLE), b->padding, NULL, NULL);
+    own = tx_scale(own, sqrtf((float)width));
+    tx_tensor *seen = tx_scale(tx_stack_linear(b, x, INPUTS_PROJ, NO_BIAS), 1 / sqrtf((float)c->base.width));
+    if (!own || !seen)
+        return;
+    const tx_shape shape = *tx_tensor_shape(seen);
+    tx_tensor *parts = tx_reshape(seen, TX_SHAPE(tx_shape_count(&shape) / width, width));
+    parts = tx_rms_norm(parts, tx_stack_weight(b, INPUTS_NORM), (float)c->norms.eps);
+    b->layer_inputs = tx_scale(tx_add(tx_reshape(parts, shape), own), sqrtf(0.5f));
+}
+
+tx_tensor *tx_llama_end_layer(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    const llama_config *c = llama_of(b->config);
+    const int64_t width = c->embedding.layer_width;
+    if (width > 0) {
+        tx_tensor *gate = tx_gelu(tx_stack_linear(b, x, INPUT_GATE, NO_BIAS), false);
+        tx_tensor *input = tx_mul(gate, columns_of(b->layer_inputs, layer * width, width));
+        input = tx_stack_linear(b, input, INPUT_PROJ, NO_BIAS);
+        x = tx_add(x, tx_rms_norm(input, tx_stack_weight(b, ADDED_NORM), (float)c->norms.eps));
+    }
+    if (!x || !tx_stack_has(b, LAYER_SCALE))
+        return x;
+    return tx_mul(x, tx_broadcast(tx_stack_weight(b, LAYER_SCALE), *tx_tensor_shape(x), TX_AXIS_ALL));
+}
