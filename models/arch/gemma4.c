@@ -47,16 +47,12 @@ static const tx_stack_row rows[] = {
     LAST_ROWS,
 };
 
-static const tx_config_key keys[] = {SIZE_KEYS,
-                                     KV_HEADS_KEY,
-                                     EPS_KEY(rms_norm_eps),
-                                     HEAD_DIM_KEY,
-                                     WINDOW_KEY,
-                                     BIAS_KEY,
-                                     ONE_ACT_KEY(hidden_activation, TX_LLAMA_GELU_TANH),
-                                     FLAG(attention_k_eq_v, attention.keys_as_values),
-                                     WHOLE(num_kv_shared_layers, attention.borrowing, 0, TX_LLAMA_LAYERS),
-                                     FLAG(use_double_wide_mlp, mlp.wide_if_borrowing),
+#define GEMMA_KEYS                                                                                            \
+    SIZE_KEYS, KV_HEADS_KEY, EPS_KEY(rms_norm_eps), HEAD_DIM_KEY, WINDOW_KEY, BIAS_KEY,                       \
+        ONE_ACT_KEY(hidden_activation, TX_LLAMA_GELU_TANH), FLAG(attention_k_eq_v, attention.keys_as_values), \
+        WHOLE(num_kv_shared_layers, attention.borrowing, 0, TX_LLAMA_LAYERS),                                 \
+        FLAG(use_double_wide_mlp, mlp.wide_if_borrowing)
+static const tx_config_key keys[] = {GEMMA_KEYS,
                                      WHOLE(hidden_size_per_layer_input, embedding.layer_width, 0, 1 << 16),
                                      SIZE(vocab_size_per_layer_input, embedding.layer_vocab, 1 << 30),
                                      FLAG(enable_moe_block, experts.with_mlp),
@@ -64,28 +60,23 @@ static const tx_config_key keys[] = {SIZE_KEYS,
                                      SIZE_OR_NULL(top_k_experts, experts.chosen, 1 << 12),
                                      SIZE_OR_NULL(moe_intermediate_size, experts.inner, 1 << 22),
                                      {.name = NULL}};
+static const tx_config_key unified_keys[] = {GEMMA_KEYS, {.name = NULL}};
 
-static const llama_config defaults = {
-    SIZES(tx_gemma4_text, rows, 262144, 131072, 2304, 30, 8, 2, 1),
-    REST_OF(9216, 4, 1e-6, 0.02,
-            {.theta = 1e6, .type = TX_ROPE_PROPORTIONAL, .factor = 1, .attention = 1, .rotated = 0.25}),
-    EXPERTS_DEFAULTS(0, 0, 0),
-    .experts.normalise = true,
-    .padding = 1,
-    .tie_word_embeddings = true,
-    .embedding.by_root_of_width = true,
-    .embedding.layer_width = 256,
-    .embedding.layer_vocab = 262144,
-    .attention.differs = true,
-    .attention.head_dim = 256,
-    .attention.full_head_dim = 512,
-    .attention.multiplier = 1,
-    .attention.windowed = true,
-    .attention.window = 512,
-    .attention.window_period = PERIOD,
-    .positions.has_local = true,
-    .positions.local = ROPE(1e4),
-    .mlp.activation = TX_LLAMA_GELU_TANH};
+#define FULL_ROPE                                                                                \
+    {                                                                                            \
+        .theta = 1e6, .type = TX_ROPE_PROPORTIONAL, .factor = 1, .attention = 1, .rotated = 0.25 \
+    }
+#define GEMMA_DEFAULTS                                                                                            \
+    REST_OF(9216, 4, 1e-6, 0.02, FULL_ROPE), EXPERTS_DEFAULTS(0, 0, 0),                                           \
+        .experts.normalise = true, .padding = 1, .tie_word_embeddings = true, .embedding.by_root_of_width = true, \
+        .attention.differs = true, .attention.head_dim = 256, .attention.full_head_dim = 512,                     \
+        .attention.multiplier = 1, .attention.windowed = true, .attention.window_period = PERIOD,                 \
+        .positions.has_local = true, .positions.local = ROPE(1e4), .mlp.activation = TX_LLAMA_GELU_TANH
+static const llama_config defaults = {SIZES(tx_gemma4_text, rows, 262144, 131072, 2304, 30, 8, 2, 1), GEMMA_DEFAULTS,
+                                      .attention.window = 512, .embedding.layer_width = 256,
+                                      .embedding.layer_vocab = 262144};
+static const llama_config unified_defaults = {SIZES(tx_gemma4_unified_text, rows, 262144, 262144, 2304, 30, 8, 2, 1),
+                                              GEMMA_DEFAULTS, .attention.window = 1024};
 
 /* ---- Configuration ------------------------------------------------------------------------------------- */
 
@@ -167,6 +158,7 @@ static tx_status read(const tx_json *json, tx_config *config)
     TX_TRY(tx_llama_read(json, config));
     TX_TRY(tx_llama_read_ropes(json, config));
     TX_TRY(read_windows(json, c));
+    c->attention.lending = config->layers - c->attention.borrowing;
     if (!c->experts.with_mlp)
         c->experts.count = 0;
     return read_all_heads(json, c);
@@ -175,6 +167,8 @@ static tx_status read(const tx_json *json, tx_config *config)
 static tx_status write(const tx_config *config, tx_json *json)
 {
     TX_TRY(tx_llama_write(config, json));
+    if (!has_layer_inputs(config, 0))
+        return TX_OK;
     return tx_json_set_int(json, "vocab_size_per_layer_input", config->vocab_size);
 }
 
@@ -205,3 +199,7 @@ static tx_status check(const tx_config *config)
 
 const tx_architecture tx_gemma4_text = {
     FAMILY_CHECKED("gemma4_text", "Gemma4ForCausalLM", defaults, keys, "q_proj,v_proj", read, write, check)};
+/* The model of 12 billion parameters, whose images and sounds have no towers. */
+const tx_architecture tx_gemma4_unified_text = {FAMILY_CHECKED("gemma4_unified_text", "Gemma4UnifiedForCausalLM",
+                                                               unified_defaults, unified_keys, "q_proj,v_proj", read,
+                                                               write, check)};

@@ -49,10 +49,10 @@ static tx_tensor *regroup(tx_tensor *x, int64_t first, int64_t second, int64_t s
 static bool lends(const tx_config *config, int64_t layer)
 {
     const llama_config *c = llama_of(config);
-    for (int64_t i = layer + 1; has_keys(config, i); i++)
+    for (int64_t i = layer + 1; i < c->attention.lending; i++)
         if (slides(c, i) == slides(c, layer))
             return false;
-    return c->attention.borrowing > 0 && has_keys(config, layer);
+    return c->attention.borrowing > 0;
 }
 
 /* The rotary positions of a layer. */

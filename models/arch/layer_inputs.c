@@ -18,8 +18,7 @@ void tx_llama_layer_inputs(tx_stack *b, tx_tensor *x)
     const int64_t width = c->embedding.layer_width;
     if (!x || !has_layer_inputs(b->config, 0))
         return;
-    tx_tensor *own = tx_embedding_padded(b->tokens, tx_stack_weight(b, INPUTS_TABLE), b->padding, NULL, NULL);
-    own = tx_scale(own, sqrtf((float)width));
+    tx_tensor *own = tx_scale(tx_stack_rows_of(b, INPUTS_TABLE), sqrtf((float)width));
     tx_tensor *seen = tx_scale(tx_stack_linear(b, x, INPUTS_PROJ, NO_BIAS), 1 / sqrtf((float)c->base.width));
     if (!own || !seen)
         return;

@@ -99,6 +99,7 @@ typedef struct llama_config {
         int64_t full_head_dim, full_kv_heads; /* 0 means the same heads */
         bool keys_as_values;
         int64_t borrowing; /* the number of those last layers */
+        int64_t lending;   /* with some, the number of layers before them */
     } attention;
     struct {
         int64_t rank;           /* of the latent that keys and values are computed from; 0 means none */
@@ -289,7 +290,8 @@ static inline int64_t kv_heads_of(const llama_config *c, int64_t layer)
 /* Whether a layer has keys of its own. */
 static inline bool has_keys(const tx_config *config, int64_t layer)
 {
-    return layer < config->layers - llama_of(config)->attention.borrowing;
+    const llama_config *c = llama_of(config);
+    return c->attention.borrowing == 0 || layer < c->attention.lending;
 }
 
 /* Whether a layer has values of its own, and whether it has keys that are the values. */

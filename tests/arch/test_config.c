@@ -257,6 +257,15 @@ static void test_wrappers(void **state)
         {"{\"model_type\": \"llava\", \"text_config\": {\"architectures\": [\"LlamaForCausalLM\"], "
          "\"rms_norm_eps\": 1e-05, \"vocab_size\": 32064}}",
          6738939904},
+        /* Defaults of the class, and keys of the published models. Buffers of layers count, too. */
+        {"{\"model_type\": \"gemma4\", \"text_config\": {}}", 5077177856 + 30},
+        {"{\"model_type\": \"gemma4\", \"text_config\": {\"num_kv_shared_layers\": 10, \"use_double_wide_mlp\": true}}",
+         5657561600 + 30},
+        {"{\"model_type\": \"gemma4\", \"text_config\": {\"hidden_size_per_layer_input\": 0, \"attention_k_eq_v\": "
+         "true, \"num_global_key_value_heads\": 2, \"enable_moe_block\": true, \"num_experts\": 16, \"top_k_experts\": "
+         "4, \"moe_intermediate_size\": 704}}",
+         5312454880 + 30},
+        {"{\"model_type\": \"gemma4_unified\", \"text_config\": {}}", 3010758400 + 30},
     };
     tx_config *config;
     tx_json *json;

@@ -16,8 +16,9 @@ from transformers import AutoModelForCausalLM
 from transformers import ApertusConfig, ArceeConfig, CohereConfig, GraniteMoeConfig, HeliumConfig, NemotronConfig
 from transformers import (Ernie4_5Config, Exaone4Config, GemmaConfig, HunYuanDenseV1Config, Olmo3Config, OlmoeConfig,
                           PhiConfig, SeedOssConfig, Starcoder2Config)
-from transformers import (Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
-                          Olmo2Config, Phi3Config, SmolLM3Config, StableLmConfig)
+from transformers import (Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GptOssConfig,
+                          GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config, SmolLM3Config,
+                          StableLmConfig)
 from transformers import (BloomConfig, Cohere2Config, Cohere2MoeConfig, Ministral3Config, MinistralConfig, MptConfig,
                           NanoChatConfig, OlmoConfig)
 from transformers import (DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5_MoeConfig, ExaoneMoeConfig,
@@ -45,7 +46,7 @@ YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_posit
 # Two layers with a window before each without one. Rounding grows less with a large epsilon.
 GEMMA4 = dict(num_hidden_layers=6, head_dim=12, global_head_dim=16, sliding_window=5, rope_parameters=None,
               rms_norm_eps=1.0, layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2, final_logit_softcapping=3.0,
-              hidden_size_per_layer_input=0, tie_word_embeddings=True)
+              tie_word_embeddings=True)
 LAYER_INPUTS = dict(GEMMA4, hidden_size_per_layer_input=10, vocab_size_per_layer_input=300)
 # The first variant of a type of configuration trains too, and the first with ALiBi, and with experts next to an MLP.
 # "eager" Falcons add ALiBi twice.
@@ -98,15 +99,19 @@ VARIANTS = {
         rope_scaling=dict(rope_type="linear", factor=8.0))),
     "gemma4 as Gemma 4 E2B": (Gemma4TextConfig, dict(LAYER_INPUTS, num_kv_shared_layers=3, use_double_wide_mlp=True)),
     "gemma4 as Gemma 4 31B": (Gemma4TextConfig, dict(
-        GEMMA4, attention_k_eq_v=True, global_head_dim=320, num_global_key_value_heads=1,
+        GEMMA4, hidden_size_per_layer_input=0, attention_k_eq_v=True, global_head_dim=320, num_global_key_value_heads=1,
         use_bidirectional_attention="vision")),
     "gemma4 as Gemma 4 26B-A4B": (Gemma4TextConfig, dict(
-        GEMMA4, num_hidden_layers=4, layer_types=GEMMA4["layer_types"][1:5], attention_k_eq_v=True,
-        num_global_key_value_heads=3, enable_moe_block=True, num_experts=5, top_k_experts=2,
+        GEMMA4, hidden_size_per_layer_input=0, num_hidden_layers=4, layer_types=GEMMA4["layer_types"][1:5],
+        attention_k_eq_v=True, num_global_key_value_heads=3, enable_moe_block=True, num_experts=5, top_k_experts=2,
         moe_intermediate_size=20)),
     "gemma4, shared by most layers, biases, untied": (Gemma4TextConfig, dict(
         LAYER_INPUTS, num_kv_shared_layers=4, layer_types=["sliding_attention", "full_attention"] * 3,
         attention_bias=True, attention_k_eq_v=True, final_logit_softcapping=None, tie_word_embeddings=False)),
+    "gemma4_unified as Gemma 4 12B": (Gemma4UnifiedTextConfig, dict(
+        GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1)),
+    "gemma4_unified, shared keys": (Gemma4UnifiedTextConfig, dict(
+        GEMMA4, num_kv_shared_layers=3, use_double_wide_mlp=True)),
     "stablelm as StableLM 2 1.6B": (StableLmConfig, dict(
         num_key_value_heads=6, partial_rotary_factor=0.25, use_qkv_bias=True, layer_norm_eps=1e-5, rope_theta=10000,
         hidden_dropout=0.0, qk_layernorm=False, use_parallel_residual=False)),
