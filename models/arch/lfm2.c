@@ -57,4 +57,29 @@ static tx_status read(const tx_json *json, tx_config *config)
     return indices && !types ? tx_mixer_read_attending(json, "full_attn_idxs", c) : TX_OK;
 }
 
-const tx_architecture tx_lfm2 = {MIXED_FAMILY("lfm2", "Lfm2ForCausalLM", defaults, keys, read), .fixed = fixed};
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+static int64_t inner_of(const tx_config *config)
+{
+    return mlp_size(llama_of(config));
+}
+
+/* A file has the real size of the MLP. */
+static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    TX_TRY(tx_json_set_bool(json, "block_auto_adjust_ff_dim", false));
+    return tx_mixer_gguf_layers(file, "lfm2", json, "conv", "full_attention");
+}
+
+#define GGUF_NAMES                                                                 \
+    TX_GGUF_OWN_NAMES(TX_GGUF_NAME(MIXER_IN, "blk.%d.shortconv.in_proj.weight"),   \
+                      TX_GGUF_NAME(MIXER_CONV, "blk.%d.shortconv.conv.weight"),    \
+                      TX_GGUF_NAME(MIXER_OUT, "blk.%d.shortconv.out_proj.weight"), \
+                      TX_GGUF_NAME(FINAL_NORM, "token_embd_norm.weight"))
+
+const tx_architecture tx_lfm2 = {
+    MIXED_FAMILY("lfm2", "Lfm2ForCausalLM", defaults, keys, read), .fixed = fixed,
+    GGUF("lfm2", GGUF_NAMES,
+         TX_GGUF_OWN_KEYS(MIXER_GGUF_KV_HEADS(is_attending), MIXER_GGUF_MEMBER("shortconv.l_cache", mixer.taps),
+                          MIXER_GGUF_VALUE("feed_forward_length", "intermediate_size", inner_of)),
+         .lay = tx_mixer_gguf_lay, .read = read_gguf)};

@@ -21,10 +21,22 @@ static const tx_gguf_name names[] = {
     TX_GGUF_NAME(O_PROJ, "blk.%d.attn_output.weight"),
     TX_GGUF_NAME(O_BIAS, "blk.%d.attn_output.bias"),
     TX_GGUF_NAME(ATTENTION_NORM, "blk.%d.post_attention_norm.weight"),
+    TX_GGUF_NAME(MIXER_IN, "blk.%d.ssm_in.weight"),
+    TX_GGUF_NAME(MIXER_GATE, "blk.%d.attn_gate.weight"),
+    TX_GGUF_NAME(MIXER_RATES, "blk.%d.ssm_beta|ssm_alpha.weight"),
+    TX_GGUF_NAME(MIXER_RATES, "blk.%d.ssm_ba.weight"),
+    TX_GGUF_NAME(MIXER_CONV, "blk.%d.ssm_conv1d.weight"),
+    TX_GGUF_NAME(MIXER_CONV_BIAS, "blk.%d.ssm_conv1d.bias"),
+    TX_GGUF_NAME(MIXER_A_LOG, "blk.%d.ssm_a"),
+    TX_GGUF_NAME(MIXER_SKIP, "blk.%d.ssm_d"),
+    TX_GGUF_NAME(MIXER_DT_BIAS, "blk.%d.ssm_dt.bias"),
+    TX_GGUF_NAME(MIXER_NORM, "blk.%d.ssm_norm.weight"),
+    TX_GGUF_NAME(MIXER_OUT, "blk.%d.ssm_out.weight"),
     TX_GGUF_NAME(POST_NORM, "blk.%d.ffn_norm.weight"),
     TX_GGUF_NAME(POST_NORM_BIAS, "blk.%d.ffn_norm.bias"),
     TX_GGUF_NAME(ROUTER, "blk.%d.ffn_gate_inp.weight"),
     TX_GGUF_NAME(ROUTER_BIAS, "blk.%d.ffn_gate_inp.bias"),
+    TX_GGUF_NAME(CHOICE_BIAS, "blk.%d.exp_probs_b.bias"),
     TX_GGUF_NAME(EXPERTS_GATE_UP, "blk.%d.ffn_gate_exps|ffn_up_exps.weight"),
     TX_GGUF_NAME(EXPERTS_GATE_UP, "blk.%d.ffn_gate_exps.weight"),
     TX_GGUF_NAME(EXPERTS_GATE_UP_BIAS, "blk.%d.ffn_gate_exps.bias"),
@@ -72,14 +84,15 @@ static const tx_stack_row *rows_of(const tx_config *config)
 static tx_gguf_form form_of(const tx_config *config, const tx_stack_row *row, int32_t section, int64_t *heads)
 {
     const llama_config *c = llama_of(config);
+    const tx_gguf_family *family = tx_gguf_family_of(config);
     const bool joined = !strchr(row->name, '|');
     switch (row->slot) {
     case QKV_PROJ:
     case QKV_BIAS:
         *heads = section == 1 ? kv_heads(c) : config->heads;
-        return c->attention.by_head                                          ? TX_GGUF_BY_HEAD
-               : config->architecture->gguf->pairs && !joined && section < 2 ? TX_GGUF_PAIRS
-                                                                             : TX_GGUF_PLAIN;
+        return c->attention.by_head                      ? TX_GGUF_BY_HEAD
+               : family->pairs && !joined && section < 2 ? TX_GGUF_PAIRS
+                                                         : TX_GGUF_PLAIN;
     case INPUT_NORM:
     case HEAD_NORM:
     case ATTENTION_NORM:
@@ -87,9 +100,12 @@ static tx_gguf_form form_of(const tx_config *config, const tx_stack_row *row, in
     case MLP_NORM:
     case FINAL_NORM:
         return c->norms.add_one ? TX_GGUF_SHIFTED : TX_GGUF_PLAIN;
+    case GATE_UP_PROJ:
+    case SHARED_GATE_UP_PROJ:
+        return family->halves ? TX_GGUF_HALVES : TX_GGUF_PLAIN;
     case EXPERTS_GATE_UP:
     case EXPERTS_GATE_UP_BIAS:
-        return c->experts.limit > 0 ? TX_GGUF_GATES : joined ? TX_GGUF_HALVES : TX_GGUF_PLAIN;
+        return c->experts.limit > 0 ? TX_GGUF_GATES : joined && !c->mlp.plain ? TX_GGUF_HALVES : TX_GGUF_PLAIN;
     case EXPERTS_DOWN:
         return c->experts.limit > 0 ? TX_GGUF_TURNED : TX_GGUF_PLAIN;
     default:
@@ -101,15 +117,17 @@ static const tx_rope_config *rope_of(const tx_config *config, int64_t *size)
 {
     const llama_config *c = llama_of(config);
     *size = head_size(c);
-    return c->positions.learned || c->positions.alibi ? NULL : &c->positions.rope;
+    const bool rotates = !c->positions.learned && !c->positions.alibi && c->positions.rope.theta > 0;
+    return rotates ? &c->positions.rope : NULL;
 }
 
 #define SCHEME(list)                                                                                  \
     {                                                                                                 \
         .rows = rows_of, .names = names, .keys = (list), .form = form_of, .rope = rope_of, .flags = { \
-            {AT(attention.qkv_bias), "blk.0.attn_q.bias"},                                            \
-            {AT(attention.bias), "blk.0.attn_q.bias"},                                                \
-            {AT(mlp.bias), "blk.0.ffn_gate.bias"},                                                    \
+            {AT(attention.qkv_bias), "attn_q.bias"},                                                  \
+            {AT(attention.bias), "attn_q.bias"},                                                      \
+            {AT(mlp.bias), "ffn_gate.bias"},                                                          \
+            {AT(mixer.norm), "ssm_norm.weight"},                                                      \
         }                                                                                             \
     }
 const tx_gguf_scheme tx_llama_gguf = SCHEME(keys);

@@ -5,6 +5,9 @@
 #define TX_MODELS_MIXER_H
 
 #include "models/arch/llama_config.h"
+#include "models/gguf/gguf_family.h"
+
+#include <stddef.h>
 
 static inline bool is_recurrent(const tx_config *config, int64_t layer)
 {
@@ -60,5 +63,37 @@ tx_status tx_mixer_read_limits(const tx_json *json, const char *key, llama_confi
 /* The function check of tx_architecture, and that of types without attention. */
 tx_status tx_mixer_check(const tx_config *config);
 tx_status tx_mixer_check_alone(const tx_config *config);
+
+/* ---- GGUF files (mixer_gguf.c) --------------------------------------------------------------------------- */
+
+/* The function lay of tx_gguf_family: layouts of the parameters of mixers. */
+void tx_mixer_gguf_lay(const tx_config *config, const tx_stack_row *row, int32_t section, tx_gguf_layout *layout);
+/* Multiplies all rows of a tensor by a number in GGUF files; 0 means 1. */
+void tx_mixer_gguf_scale(tx_gguf_layout *layout, double factor);
+/* The keys of mixers, and those of types with attention in some layers only. */
+#define MIXER_GGUF_MEMBER(key_, member_) TX_GGUF_MEMBER(key_, offsetof(llama_config, member_), INT, NOTHING)
+#define MIXER_GGUF_VALUE(key_, name_, value_)                                  \
+    {                                                                          \
+        .key = (key_), .name = (name_), .kind = TX_GGUF_INT, .value = (value_) \
+    }
+#define MIXER_GGUF_KEYS                                                                                              \
+    MIXER_GGUF_MEMBER("ssm.conv_kernel", mixer.taps), MIXER_GGUF_MEMBER("ssm.state_size", mixer.k_size),             \
+        MIXER_GGUF_MEMBER("ssm.group_count", mixer.k_heads), MIXER_GGUF_MEMBER("ssm.time_step_rank", mixer.v_heads), \
+        MIXER_GGUF_VALUE("ssm.inner_size", NULL, tx_mixer_gguf_inner)
+#define MIXER_GGUF_KV_HEADS(layers)                                                                                 \
+    {                                                                                                               \
+        .key = TX_GGUF_HEAD_COUNT "_kv", .member = offsetof(llama_config, attention.kv_heads), .kind = TX_GGUF_INT, \
+        .otherwise = TX_GGUF_HEADS, .in = (layers)                                                                  \
+    }
+int64_t tx_mixer_gguf_inner(const tx_config *config);
+/* A value that files do not have. */
+int64_t tx_mixer_gguf_none(const tx_config *config);
+/* Refuses Mamba-2 that llama.cpp computes differently: the key of limits of steps, and biases of convolutions. */
+tx_status tx_mixer_gguf_check(const tx_gguf_exported *model);
+/* The numbers of a list of a file for each layer. A single number is that of all layers. The caller frees `numbers`. */
+tx_status tx_mixer_gguf_list(const tx_gguf_file *file, const char *key, int64_t layers, double **numbers);
+/* Makes the list layer_types: `recurrent` for layers without heads of keys, else `attending`. */
+tx_status tx_mixer_gguf_layers(const tx_gguf_file *file, const char *architecture, tx_json *json, const char *recurrent,
+                               const char *attending);
 
 #endif

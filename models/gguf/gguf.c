@@ -3,6 +3,7 @@
 #include "models/gguf/gguf.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,16 @@ const char *tx_gguf_name_of(const tx_architecture *type, const tx_gguf_key *row)
     return key ? key->name : row->name;
 }
 
+const tx_gguf_family *tx_gguf_family_of(const tx_config *config)
+{
+    const tx_gguf_family *family = config->architecture->gguf;
+    return family && family->is_other && family->is_other(config) ? family->other : family;
+}
+
 double tx_gguf_other_value(const tx_config *config, const tx_gguf_key *row)
 {
+    if (row->value)
+        return (double)row->value(config);
     const tx_config_value at = {.at = (const char *)config + row->member};
     const double value = !row->member || row->kind == TX_GGUF_WORD ? 0
                          : row->kind == TX_GGUF_NUMBER             ? *at.number
@@ -108,7 +117,7 @@ static void fill_shape(tx_gguf_layout *layout, const tx_shape *shape, bool to_gg
 tx_status tx_gguf_layout_of(const tx_config *config, const tx_weights_piece *pieces, int32_t index, bool to_gguf,
                             tx_gguf_layout *layout)
 {
-    const tx_gguf_family *family = config->architecture->gguf;
+    const tx_gguf_family *family = tx_gguf_family_of(config);
     const tx_weights_piece *piece = &pieces[index];
     int64_t block;
     const tx_stack_row *row = tx_stack_row_of(config, family->scheme->rows(config), piece->param, &block);
@@ -128,23 +137,58 @@ tx_status tx_gguf_layout_of(const tx_config *config, const tx_weights_piece *pie
     layout->expert = starred ? before / sections : -1;
     fill_shape(layout, &piece->shape, to_gguf);
     fill_name(name, (int32_t)(before % sections), block, layout->name);
+    if (family->lay)
+        family->lay(config, row, (int32_t)(before % sections), layout);
     return TX_OK;
 }
 
-#define GATE "gate"
-void tx_gguf_ups_name(const char *gates, char ups[TX_GGUF_NAME_ROOM])
+void tx_gguf_to_second(tx_gguf_layout *layout)
 {
-    const char *at = strstr(gates, GATE);
-    snprintf(ups, TX_GGUF_NAME_ROOM, "%.*sup%s", (int)(at - gates), gates, at + strlen(GATE));
+    const bool nets = layout->form == TX_GGUF_NETS;
+    const char *const from = nets ? "qkv" : "gate", *const to = nets ? "gate" : "up";
+    char name[TX_GGUF_NAME_ROOM];
+    const char *at = strstr(layout->name, from);
+    snprintf(name, sizeof name, "%.*s%s%s", (int)(at - layout->name), layout->name, to, at + strlen(from));
+    memcpy(layout->name, name, sizeof name);
+    layout->is_ups = true;
+    if (nets)
+        layout->rows = layout->shape.dim[0] = layout->heads * layout->values;
 }
 
 /* ---- The order of rows ------------------------------------------------------------------------------- */
 
+/* The index in the source of element `at` of heads in tiled order, each of which has several elements. */
+static int64_t tiled(const tx_gguf_layout *layout, bool to_gguf, int64_t count, int64_t at)
+{
+    const int64_t size = (count - layout->keys) / (layout->heads * layout->values), head = (at - layout->keys) / size;
+    const int64_t outer = to_gguf ? layout->heads : layout->values, inner = to_gguf ? layout->values : layout->heads;
+    return at < layout->keys ? at
+                             : layout->keys + (head % outer * inner + head / outer) * size + (at - layout->keys) % size;
+}
+
+/* Hugging Face's files have q, k, v and gates of one head of keys after the other. */
+static int64_t row_of_nets(const tx_gguf_layout *l, bool to_gguf, int64_t row, bool *second)
+{
+    const int64_t each = 2 * (l->keys + l->values), head = row / each, at = row % each;
+    const int64_t begin = 2 * l->keys, q = l->heads * l->keys;
+    if (to_gguf && l->is_ups)
+        return row / l->values * each + begin + l->values + row % l->values;
+    if (to_gguf && row < 2 * q)
+        return row % q / l->keys * each + row / q * l->keys + row % l->keys;
+    if (to_gguf)
+        return (row - 2 * q) / l->values * each + begin + (row - 2 * q) % l->values;
+    *second = at >= begin + l->values;
+    if (*second)
+        return head * l->values + at - begin - l->values;
+    return at < begin ? at / l->keys * q + head * l->keys + at % l->keys : 2 * q + head * l->values + at - begin;
+}
+
 /* Rotary embeddings of Hugging Face rotate rows i and i + size / 2 of a head together. llama.cpp's Llama rotates rows 2
  * i and 2 i + 1. BY_HEAD swaps the order of heads and of query, key and value. HALVES takes the gates or the ups of an
  * expert. */
-int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row)
+int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row, bool *second)
 {
+    *second = false;
     if (layout->form == TX_GGUF_BY_HEAD) {
         const int64_t outer = to_gguf ? layout->heads : 3, inner = to_gguf ? 3 : layout->heads;
         const int64_t each = layout->rows / (outer * inner), group = row / each;
@@ -152,11 +196,19 @@ int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t r
     }
     if (layout->form == TX_GGUF_HALVES) {
         const int64_t expert = row / layout->rows, at = row % layout->rows;
+        *second = !to_gguf && at >= layout->rows / 2;
         return to_gguf ? (2 * expert + layout->is_ups) * layout->rows + at
                        : (expert * (layout->rows / 2)) + at % (layout->rows / 2);
     }
-    const int64_t size = layout->rows / layout->heads, half = size / 2, head = row / size, at = row % size;
-    return head * size + (to_gguf ? at % 2 * half + at / 2 : at % half * 2 + at / half);
+    if (layout->form == TX_GGUF_NETS)
+        return row_of_nets(layout, to_gguf, row, second);
+    if (layout->form == TX_GGUF_TILED)
+        return tiled(layout, to_gguf, layout->rows, row);
+    if (layout->form != TX_GGUF_PAIRS)
+        return row;
+    const int64_t size = layout->rows / layout->heads, half = (layout->rotated ? layout->rotated : size) / 2;
+    const int64_t head = row / size, at = row % size;
+    return at >= 2 * half ? row : head * size + (to_gguf ? at % 2 * half + at / 2 : at % half * 2 + at / half);
 }
 
 static tx_status read_rows(const tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
@@ -165,10 +217,10 @@ static tx_status read_rows(const tx_gguf_reader *r, const tx_gguf_layout *layout
     const int64_t width = layout->width;
     for (int64_t done = 0, now; done < count; done += now) {
         const int64_t row = (first + done) / width, at = (first + done) % width;
+        bool second;
+        const int64_t source = tx_gguf_source_row(layout, r->to_gguf, row, &second);
         now = width - at < count - done ? width - at : count - done;
-        const bool ups = layout->form == TX_GGUF_HALVES && !r->to_gguf && row % layout->rows >= layout->rows / 2;
-        TX_TRY(r->read(r->from, ups ? layout->ups : index, tx_gguf_source_row(layout, r->to_gguf, row) * width + at,
-                       now, data + done));
+        TX_TRY(r->read(r->from, second ? layout->ups : index, source * width + at, now, data + done));
     }
     return TX_OK;
 }
@@ -214,28 +266,70 @@ static tx_status read_transposed(tx_gguf_reader *r, const tx_gguf_layout *layout
     return TX_OK;
 }
 
-static tx_status read_shifted(const tx_gguf_reader *r, int32_t index, int64_t first, int64_t count, float *data)
+/* Reads rows whose columns have another order. One row is held in memory. */
+static tx_status read_tiled_columns(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                                    int64_t count, float *data)
 {
-    TX_TRY(r->read(r->from, index, first, count, data));
-    for (int64_t i = 0; i < count; i++)
-        data[i] += r->to_gguf ? 1.0f : -1.0f;
+    const int64_t width = layout->width;
+    if (r->held != layout) {
+        tx_gguf_reader_free(r);
+        r->whole = malloc((size_t)width * sizeof *r->whole);
+        r->matrix = -1;
+    }
+    if (!r->whole)
+        return tx_fail(TX_MEMORY, "no memory for a row of %s", layout->name);
+    r->held = layout;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = (first + i) / width;
+        if (row != r->matrix)
+            TX_TRY(r->read(r->from, index, row * width, width, r->whole));
+        r->matrix = row;
+        data[i] = r->whole[tiled(layout, r->to_gguf, width, (first + i) % width)];
+    }
     return TX_OK;
+}
+
+static double factor_of(const tx_gguf_layout *layout, int64_t row)
+{
+    int part = 0;
+    while (row >= layout->factors[part].end)
+        part++;
+    return layout->factors[part].factor;
+}
+
+static void change_values(const tx_gguf_layout *layout, bool to_gguf, int64_t first, int64_t count, float *data)
+{
+    for (int64_t i = 0; i < count && layout->change == TX_GGUF_DECAY; i++)
+        data[i] = (float)(to_gguf ? -exp((double)data[i]) : log(-(double)data[i]));
+    for (int64_t i = 0; i < count && layout->change == TX_GGUF_SCALED && to_gguf; i++)
+        data[i] = (float)(data[i] * factor_of(layout, (first + i) / layout->width));
+    for (int64_t i = 0; i < count && layout->form == TX_GGUF_SHIFTED; i++)
+        data[i] += to_gguf ? 1.0f : -1.0f;
+}
+
+static tx_status read_order(tx_gguf_reader *reader, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                            int64_t count, float *data)
+{
+    switch (layout->form) {
+    case TX_GGUF_PLAIN:
+    case TX_GGUF_SHIFTED:
+        return reader->read(reader->from, index, first, count, data);
+    case TX_GGUF_TURNED:
+    case TX_GGUF_GATES:
+        return read_transposed(reader, layout, index, first, count, data);
+    case TX_GGUF_TILED_COLUMNS:
+        return read_tiled_columns(reader, layout, index, first, count, data);
+    default:
+        return read_rows(reader, layout, index, first, count, data);
+    }
 }
 
 tx_status tx_gguf_read_as(tx_gguf_reader *reader, const tx_gguf_layout *layout, int32_t index, int64_t first,
                           int64_t count, float *data)
 {
-    switch (layout->form) {
-    case TX_GGUF_PLAIN:
-        return reader->read(reader->from, index, first, count, data);
-    case TX_GGUF_SHIFTED:
-        return read_shifted(reader, index, first, count, data);
-    case TX_GGUF_TURNED:
-    case TX_GGUF_GATES:
-        return read_transposed(reader, layout, index, first, count, data);
-    default:
-        return read_rows(reader, layout, index, first, count, data);
-    }
+    TX_TRY(read_order(reader, layout, index, first, count, data));
+    change_values(layout, reader->to_gguf, first, count, data);
+    return TX_OK;
 }
 
 void tx_gguf_reader_free(tx_gguf_reader *reader)

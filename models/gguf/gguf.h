@@ -44,6 +44,11 @@ double tx_gguf_other_value(const tx_config *config, const tx_gguf_key *row);
 typedef tx_status tx_gguf_visit(void *context, const tx_gguf_key *row);
 tx_status tx_gguf_each_key(const tx_gguf_family *family, tx_gguf_visit *visit, void *context);
 
+/* The value of a row with a whole number that is written, and whether config.json has it. */
+tx_status tx_gguf_whole_of(const tx_gguf_exported *model, const tx_gguf_key *row, int64_t *whole, bool *has);
+/* Writes all rows of the model's family. */
+tx_status tx_gguf_put_keys(const tx_gguf_exported *model, tx_gguf_writer *writer);
+
 /* Reads the configuration of a file. The caller frees it. */
 tx_status tx_gguf_config(const tx_gguf_file *file, tx_config **config);
 
@@ -70,46 +75,65 @@ tx_status tx_gguf_get_rope(const tx_gguf_file *file, const tx_gguf_family *famil
 tx_status tx_gguf_put_pooling(tx_gguf_writer *writer, const char *architecture, const tx_pooling *pooling);
 tx_status tx_gguf_get_pooling(const char *path, tx_pooling *pooling);
 
+#define TX_GGUF_FACTORS 5
+
 /* The layout of a tensor, which may differ between the two kinds of files. */
-typedef struct tx_gguf_layout {
+struct tx_gguf_layout {
     char name[TX_GGUF_NAME_ROOM]; /* in GGUF files */
     tx_gguf_form form;
-    int64_t heads;       /* number of heads in the rows, for PAIRS and BY_HEAD */
+    tx_gguf_change change;
+    int64_t heads;       /* number of heads in the rows, for PAIRS and BY_HEAD; of keys, for TILED and NETS */
+    int64_t rotated;     /* for PAIRS: the rows of a head that rotate; 0 means all */
+    int64_t keys;        /* for TILED: elements before those of values; for NETS: rows of q, and of k, of a head */
+    int64_t values;      /* for TILED: heads for each head of keys; for NETS: rows of v, and of gates, of a head */
     int64_t expert;      /* its index in a GGUF tensor of all experts' matrices; or -1 */
     tx_shape shape;      /* in GGUF files, without the dimension of experts that `expert` selects from */
     int64_t rows, width; /* of a written matrix; a vector has rows of width 1 */
     int64_t skipped;     /* in an export: the first rows, which the file does not have */
-    bool is_ups;         /* for GATES and HALVES, in an export: this is the tensor of ups */
-    int32_t ups;         /* for GATES and HALVES, in an import: index of the tensor of ups */
-} tx_gguf_layout;
+    bool is_ups;         /* for double tensors: this is the second one */
+    int32_t ups;         /* for double tensors, in an import: index of the second one */
+    /* For SCALED: factors of rows up to the ends; the last end is that of the rows. */
+    struct {
+        int64_t end;
+        double factor;
+    } factors[TX_GGUF_FACTORS];
+};
 
 /* Finds the layout of a piece (tx_arch_pieces). TX_UNSUPPORTED if GGUF has no such tensor. `to_gguf` is true for an
  * export. */
 tx_status tx_gguf_layout_of(const tx_config *config, const tx_weights_piece *pieces, int32_t index, bool to_gguf,
                             tx_gguf_layout *layout);
-/* Makes the name of the tensor of ups that belongs to one of gates. */
-void tx_gguf_ups_name(const char *gates, char ups[TX_GGUF_NAME_ROOM]);
+/* Makes the layout of the second one of a double tensor from that of the first one. */
+void tx_gguf_to_second(tx_gguf_layout *layout);
 
 /* Reads elements of a tensor. */
 typedef tx_status tx_gguf_source(const void *from, int32_t index, int64_t first, int64_t count, float *data);
 
-/* Returns true if GGUF files have two tensors instead of one: gates and ups. */
+/* Returns true if GGUF files have two tensors instead of one: gates and ups, or q | k | v and gates. */
 static inline bool tx_gguf_is_double(const tx_gguf_layout *layout)
 {
-    return layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_HALVES;
+    return layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_HALVES || layout->form == TX_GGUF_NETS;
 }
 
-/* The row of the source that is row `row` in the other kind of file, for PAIRS, BY_HEAD and HALVES. */
-int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row);
+/* Returns true if a tensor is not whole rows of one source in another order. */
+static inline bool tx_gguf_is_computed(const tx_gguf_layout *layout)
+{
+    return layout->form == TX_GGUF_TURNED || layout->form == TX_GGUF_SHIFTED || layout->change != TX_GGUF_SAME ||
+           layout->form == TX_GGUF_TILED_COLUMNS || tx_gguf_is_double(layout);
+}
+
+/* The row of the source that is row `row` in the other kind of file, for forms that change the order of rows. In an
+ * import, `*second` says whether it is one of the second tensor. */
+int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row, bool *second);
 
 /* Reads tensors of one kind of file in the layout of the other. */
 typedef struct tx_gguf_reader {
     tx_gguf_source *read;
     const void *from;
     bool to_gguf;
-    const tx_gguf_layout *held; /* the layout of the matrix in `whole`, or NULL */
+    const tx_gguf_layout *held; /* the layout of the matrix or row in `whole`, or NULL */
     int64_t matrix;             /* its index in the tensor */
-    float *whole;               /* a matrix before it is transposed */
+    float *whole;               /* a matrix before it is transposed, or a row before its columns change their order */
 } tx_gguf_reader;
 /* Reads elements first..first+count-1 of tensor `index`. Both must be multiples of the source's block size. */
 tx_status tx_gguf_read_as(tx_gguf_reader *reader, const tx_gguf_layout *layout, int32_t index, int64_t first,

@@ -20,7 +20,7 @@ static tx_status check_gelu(const tx_gguf_exported *e, const char *key)
 
 tx_status tx_gguf_check_settings(const tx_gguf_exported *e)
 {
-    const tx_gguf_family *family = e->config->architecture->gguf;
+    const tx_gguf_family *family = tx_gguf_family_of(e->config);
     for (const tx_gguf_fixed *fixed = family->fixed; fixed && fixed->name; fixed++) {
         bool value = fixed->value;
         if (tx_json_has(e->json, fixed->name))

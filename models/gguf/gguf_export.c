@@ -64,7 +64,7 @@ static tx_status find_encoder(exporting *e)
 static tx_status find_type(exporting *e)
 {
     const tx_head head = e->config->architecture->head;
-    e->type = e->config->architecture->gguf;
+    e->type = tx_gguf_family_of(e->config);
     if (e->type && e->type->scheme->encoder)
         return find_encoder(e);
     if (e->type && (head == TX_HEAD_CAUSAL_LM || head == TX_HEAD_SEQ2SEQ))
@@ -116,13 +116,12 @@ static tx_status list_tensor(exporting *e, int32_t index, bool is_ups)
     if (e->source[i] < 0)
         return tx_fail(TX_FORMAT, "the weights have no %s", piece->name);
     TX_TRY(tx_gguf_layout_of(e->config, e->piece, index, true, layout));
-    layout->is_ups = is_ups;
+    if (is_ups)
+        tx_gguf_to_second(layout);
     if (strcmp(layout->name, POSITIONS) == 0) { /* without those of padding */
         layout->skipped = layout->shape.dim[0] - e->config->positions;
         layout->shape.dim[0] = e->config->positions;
     }
-    if (is_ups)
-        tx_gguf_ups_name(layout[-1].name, layout->name);
     int32_t place = e->tensors, outer = layout->expert >= 0;
     while (layout->expert > 0 && place > 0 && strcmp(e->tensor[place - 1].name, layout->name) != 0)
         place--;
@@ -160,15 +159,6 @@ static tx_status list_tensors(exporting *e)
     return TX_OK;
 }
 
-/* The value of a whole number in config.json, and whether it has one. */
-static tx_status whole_of(const exporting *e, const tx_gguf_key *row, int64_t *whole, bool *has)
-{
-    const char *name = tx_gguf_name_of(e->config->architecture, row);
-    *has = name && tx_json_has(e->json, name);
-    *whole = name && row->otherwise == TX_GGUF_NOTHING ? 0 : (int64_t)tx_gguf_other_value(e->config, row);
-    return *has ? tx_json_get_int(e->json, name, 0, UINT32_MAX, whole) : TX_OK;
-}
-
 static tx_status find_count(void *context, const tx_gguf_key *row)
 {
     exporting *e = context;
@@ -176,7 +166,10 @@ static tx_status find_count(void *context, const tx_gguf_key *row)
                      : strcmp(row->key, TX_GGUF_EXPERTS) == 0        ? &e->model.experts
                                                                      : NULL;
     bool has;
-    return count ? whole_of(e, row, count, &has) : TX_OK;
+    TX_TRY(count ? tx_gguf_whole_of(&(tx_gguf_exported){e->config, e->json, e->report}, row, count, &has) : TX_OK);
+    if (count == &e->model.kv_heads && row->in && !row->in(e->config, 0)) /* llama.cpp's quantizer asks for layer 0 */
+        *count = 0;
+    return TX_OK;
 }
 
 /* Chooses the types of all tensors. Returns the length of the longest row in `longest`. */
@@ -202,42 +195,6 @@ static tx_status choose_types(exporting *e, int64_t *longest)
 }
 
 /* ---- Values -------------------------------------------------------------------------------------------- */
-
-static tx_status put_key(void *context, const tx_gguf_key *row)
-{
-    exporting *e = context;
-    const char *name = tx_gguf_name_of(e->config->architecture, row);
-    char key[TX_GGUF_KEY_ROOM];
-    double number = name && row->otherwise == TX_GGUF_NOTHING ? 0 : tx_gguf_other_value(e->config, row);
-    int64_t whole;
-    bool known;
-    const bool has = name && tx_json_has(e->json, name);
-    tx_gguf_key_of(key, e->type->architecture, row->key);
-    if (!has && row->otherwise == TX_GGUF_NOTHING && number == 0)
-        return TX_OK;
-    if (row->kind == TX_GGUF_BOOL) {
-        bool flag = number != 0;
-        if (has)
-            TX_TRY(tx_json_get_bool(e->json, name, &flag));
-        tx_gguf_put_bool(e->writer, key, flag);
-        return TX_OK;
-    }
-    if (row->kind == TX_GGUF_WORD) {
-        const char *word;
-        TX_TRY(tx_json_get_string(e->json, name, &word));
-        tx_gguf_put_string(e->writer, key, word, strlen(word));
-        return TX_OK;
-    }
-    if (row->kind == TX_GGUF_NUMBER) {
-        if (has)
-            TX_TRY(tx_json_get_number(e->json, name, -HUGE_VAL, HUGE_VAL, &number));
-        tx_gguf_put_number(e->writer, key, number);
-        return TX_OK;
-    }
-    TX_TRY(whole_of(e, row, &whole, &known));
-    tx_gguf_put_int(e->writer, key, whole);
-    return TX_OK;
-}
 
 static tx_status put_encoder(const exporting *e)
 {
@@ -269,7 +226,7 @@ static tx_status put_values(exporting *e)
     tx_gguf_put_string(e->writer, "general.name", name, strlen(name));
     tx_gguf_put_int(e->writer, "general.file_type", tx_gguf_file_type(e->dtype));
     tx_gguf_put_int(e->writer, "general.quantization_version", QUANTIZATION_VERSION);
-    TX_TRY(tx_gguf_each_key(e->type, put_key, e));
+    TX_TRY(tx_gguf_put_keys(&(tx_gguf_exported){e->config, e->json, e->report}, e->writer));
     if (e->importance)
         tx_importance_put(e->importance, e->writer);
     if (e->type->put)
@@ -447,10 +404,15 @@ static tx_status round_part(const exporting *e, int32_t index, tx_rounding *r)
     const tx_weights_piece *piece = &e->piece[e->source[index]];
     const tx_gguf_layout *layout = &e->layout[index];
     const bool columns = layout->form == TX_GGUF_TURNED || layout->form == TX_GGUF_GATES;
-    const int32_t type = tx_gguf_type_number(e->tensor[e->place[index]].dtype);
+    const tx_gguf_dtype dtype = e->tensor[e->place[index]].dtype;
+    const int32_t type = tx_gguf_type_number(dtype);
     const int64_t elements = tx_shape_count(&piece->shape), width = tx_shape_last(&piece->shape);
     const int64_t end = (piece->first + elements) / width;
     const int32_t last = r->parts - 1;
+    if (dtype != TX_GGUF_F32 && (layout->change || layout->form == TX_GGUF_TILED_COLUMNS ||
+                                 (layout->form == TX_GGUF_NETS && last >= 0 && r->part[last].type != type)))
+        return tx_fail(TX_UNSUPPORTED, "%s has other blocks in GGUF files than in training: choose another type",
+                       piece->name);
     if (last >= 0 && r->part[last].type == type) {
         r->part[last].end = tx_max(r->part[last].end, end);
         return TX_OK;

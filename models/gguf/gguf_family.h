@@ -19,8 +19,20 @@ typedef enum tx_gguf_form {
     TX_GGUF_BY_HEAD, /* Hugging Face's files have query, key and value of a head together */
     TX_GGUF_SHIFTED, /* values are greater by 1 */
     TX_GGUF_GATES,   /* two transposed tensors, gates and ups, whose columns alternate in Hugging Face's files */
-    TX_GGUF_HALVES   /* two tensors: ups follow the gates of an expert in Hugging Face's files */
+    TX_GGUF_HALVES,  /* two tensors: ups follow the gates of an expert in Hugging Face's files */
+    /* Of recurrent layers with more heads of values than of keys. Head i r + j, which uses head i of `heads` heads of
+     * keys, is head j heads + i in GGUF files. */
+    TX_GGUF_TILED,         /* rows */
+    TX_GGUF_TILED_COLUMNS, /* columns */
+    TX_GGUF_NETS           /* two tensors, q | k | v and gates, that Hugging Face's files have by heads of keys */
 } tx_gguf_form;
+
+/* How GGUF files change the values. */
+typedef enum tx_gguf_change {
+    TX_GGUF_SAME,
+    TX_GGUF_DECAY, /* -exp(x) */
+    TX_GGUF_SCALED /* rows are multiplied by numbers of the configuration, which an import sets to 1 */
+} tx_gguf_change;
 
 /* The name of the tensor in a slot. Bars separate the tensors of sections; a row needs as many sections as the row of
  * the table of tensors has. GATES and HALVES have the name of gates. "%d" is the index of the block. */
@@ -38,6 +50,8 @@ typedef enum tx_gguf_otherwise {
     TX_GGUF_CONSTANT
 } tx_gguf_otherwise;
 
+typedef struct tx_gguf_layout tx_gguf_layout; /* gguf.h */
+
 typedef struct tx_gguf_key {
     const char *key; /* in GGUF files, after the architecture */
     /* The value in config.json: that of the key with this member, or of this name. A member without a key has the same
@@ -49,6 +63,11 @@ typedef struct tx_gguf_key {
      * import refuses files with another value. */
     tx_gguf_otherwise otherwise;
     double constant;
+    /* For whole numbers; may be NULL. An export writes this value. An import stores the file's under `name`. */
+    int64_t (*value)(const tx_config *config);
+    /* For whole numbers; may be NULL. Layers that this is false for have 0, and the file has a list if there are any.
+     */
+    bool (*in)(const tx_config *config, int64_t layer);
 } tx_gguf_key;
 
 /* A key of config.json that llama.cpp ignores, and the value that it assumes. */
@@ -73,11 +92,11 @@ typedef struct tx_gguf_scheme {
     tx_gguf_form (*form)(const tx_config *config, const tx_stack_row *row, int32_t section, int64_t *heads);
     /* Rotary positions, or NULL if the type has none. */
     const tx_rope_config *(*rope)(const tx_config *config, int64_t *head_size);
-    /* The keys of config.json that say whether tensors exist. */
+    /* The keys of config.json that say whether tensors exist, whose names follow "blk.%d.". */
     struct {
         size_t member;
         const char *tensor;
-    } flags[4];
+    } flags[6];
     bool encoder;     /* a file has no head */
     bool token_types; /* a file has their number */
 } tx_gguf_scheme;
@@ -89,6 +108,7 @@ typedef struct tx_gguf_family {
      * `with`, and none of `without`. */
     const char *with, *without[2];
     bool export_only;  /* a file becomes another type */
+    bool halves;       /* gates and ups of MLPs, which are one tensor in Hugging Face's files, are two */
     bool pairs;        /* rows of queries and keys that rotate together are adjacent */
     bool rope_factors; /* llama.cpp reads factors of "llama3"; it refuses other files with them */
     bool whole_ramp;   /* "yarn": published models do not truncate; llama.cpp always does */
@@ -102,6 +122,11 @@ typedef struct tx_gguf_family {
     /* Write further keys, and derive what config.json has of them. */
     void (*put)(const tx_config *config, tx_gguf_writer *writer);
     tx_status (*read)(const tx_gguf_file *file, tx_json *json);
+    /* Completes the layout of a tensor, whose form and shape are set. */
+    void (*lay)(const tx_config *config, const tx_stack_row *row, int32_t section, tx_gguf_layout *layout);
+    /* llama.cpp has another architecture for some models of the type. An import reads both. */
+    const struct tx_gguf_family *other;
+    bool (*is_other)(const tx_config *config);
 } tx_gguf_family;
 
 #define TX_GGUF_FIXED(...)           \
@@ -150,6 +175,9 @@ typedef struct tx_gguf_family {
 #define TX_GGUF_WINDOW "attention.sliding_window"
 #define TX_GGUF_WINDOWS "attention.sliding_window_pattern"
 #define TX_GGUF_TANH_WARNING ": llama.cpp computes gelu_new, which differs by up to 0.0005"
+
+/* The family that stores a model. */
+const tx_gguf_family *tx_gguf_family_of(const tx_config *config);
 
 /* Makes the key of an architecture. The room is enough for "qwen2.attention.layer_norm_rms_epsilon" and all others. */
 #define TX_GGUF_KEY_ROOM 96

@@ -206,13 +206,13 @@ static tx_gguf_dtype by_rules(const tx_gguf_model *m, tx_convert_type type, cons
     return dtype;
 }
 
-/* Vectors, biases, norms, tables of positions, routers and short convolutions. */
+/* Vectors, biases, norms, tables of positions, routers, short convolutions, and decays of recurrent layers. */
 static bool is_plain(const tx_gguf_tensor *t)
 {
-    static const char *const parts[] = {"position_embd.weight", TX_GGUF_TYPES,          "attn_rel_b.weight",
-                                        ".ffn_gate_inp",        "_norm.weight",         ".bias",
-                                        "ssm_conv1d.weight",    "shortconv.conv.weight"};
-    bool plain = t->rank < 2;
+    static const char *const parts[] = {"position_embd.weight", TX_GGUF_TYPES,  "attn_rel_b.weight",
+                                        ".ffn_gate_inp",        "_norm.weight", "ssm_conv1d.weight",
+                                        "shortconv.conv.weight"};
+    bool plain = t->rank < 2 || !tx_ends_with(t->name, ".weight");
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         plain = plain || strstr(t->name, parts[i]);
     return plain;

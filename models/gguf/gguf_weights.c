@@ -40,10 +40,10 @@ static tx_status check_shape(const reading *m, const tx_gguf_layout *layout, int
     return TX_OK;
 }
 
-static tx_status find_tensor(const reading *m, const tx_gguf_layout *layout, const char *name, int32_t *index)
+static tx_status find_tensor(const reading *m, const tx_gguf_layout *layout, int32_t *index)
 {
-    *index = tx_gguf_find(m->file, name);
-    return *index < 0 ? tx_fail(TX_FORMAT, "has no tensor %s", name) : check_shape(m, layout, *index);
+    *index = tx_gguf_find(m->file, layout->name);
+    return *index < 0 ? tx_fail(TX_FORMAT, "has no tensor %s", layout->name) : check_shape(m, layout, *index);
 }
 
 static tx_status list_tensor(reading *m, int32_t i)
@@ -53,16 +53,14 @@ static tx_status list_tensor(reading *m, int32_t i)
     tx_gguf_layout *layout = &m->layout[i];
     TX_TRY(tx_gguf_layout_of(m->config, m->piece, i, false, layout));
     m->tensor[i] = tx_weights_part(piece->name, TX_F32, shape);
-    TX_TRY(find_tensor(m, layout, layout->name, &m->source[i]));
+    TX_TRY(find_tensor(m, layout, &m->source[i]));
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
-    const bool computed =
-        layout->form == TX_GGUF_TURNED || tx_gguf_is_double(layout) || layout->form == TX_GGUF_SHIFTED;
-    m->stored[i] = computed ? TX_DTYPE_COUNT : tx_gguf_stored(has->dtype);
+    m->stored[i] = tx_gguf_is_computed(layout) ? TX_DTYPE_COUNT : tx_gguf_stored(has->dtype);
     if (!tx_gguf_is_double(layout))
         return TX_OK;
-    char ups[TX_GGUF_NAME_ROOM];
-    tx_gguf_ups_name(layout->name, ups);
-    return find_tensor(m, layout, ups, &layout->ups);
+    tx_gguf_layout second = *layout;
+    tx_gguf_to_second(&second);
+    return find_tensor(m, &second, &layout->ups);
 }
 
 /* If the embedding is the output head and the file also has an output head, the two must be equal. */
@@ -89,7 +87,8 @@ static tx_status check_others(const reading *m)
 {
     const tx_architecture *type = m->config->architecture;
     int64_t size;
-    const bool rotates = type->gguf->scheme->rope && type->gguf->scheme->rope(m->config, &size);
+    const tx_gguf_scheme *scheme = tx_gguf_family_of(m->config)->scheme;
+    const bool rotates = scheme->rope && scheme->rope(m->config, &size);
     for (int32_t t = 0; t < tx_gguf_count(m->file); t++) {
         const char *name = tx_gguf_tensor_at(m->file, t)->name;
         bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && rotates;
@@ -118,7 +117,7 @@ static tx_status list_tensors(reading *m)
     if (!m->source || !m->layout || !m->tensor || !m->stored)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
     char key[TX_GGUF_KEY_ROOM];
-    tx_gguf_key_of(key, m->config->architecture->gguf->architecture, TX_GGUF_EXPERTS);
+    tx_gguf_key_of(key, tx_gguf_family_of(m->config)->architecture, TX_GGUF_EXPERTS);
     TX_TRY(TX_GGUF_OPTIONAL(int, m->file, key, 0, INT32_MAX, &m->experts));
     for (int32_t i = 0; i < m->pieces; i++)
         TX_TRY(list_tensor(m, i));
@@ -158,8 +157,10 @@ static tx_status read_stored(void *context, int32_t index, int64_t first, int64_
         return tx_gguf_read_bytes(m->file, m->source[index], skipped(layout) + first, count, data);
     for (int64_t done = 0, now; done < count; done += now) {
         const int64_t row = (first + done) / width, at = (first + done) % width;
+        bool second;
+        const int64_t source = tx_gguf_source_row(layout, false, row, &second);
         now = width - at < count - done ? width - at : count - done;
-        TX_TRY(tx_gguf_read_bytes(m->file, m->source[index], tx_gguf_source_row(layout, false, row) * width + at, now,
+        TX_TRY(tx_gguf_read_bytes(m->file, m->source[index], source * width + at, now,
                                   to + done / tx_gguf_block(dtype) * tx_gguf_block_bytes(dtype)));
     }
     return TX_OK;

@@ -26,7 +26,7 @@ from transformers import (
     MixtralConfig, MptConfig, NemotronConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, PhiConfig, Qwen2Config,
     Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config, Starcoder2Config, StableLmConfig)
 from gguf_llama import Model, check_refused, llama_cpp, use_table_of_gelu
-from gguf_tokenizers import VOCAB, byte_level, pieces
+from gguf_tokenizers import VOCAB, save_tokenizer
 from mxfp4 import pack
 
 TXCONVERT, TXTOK, TXGEN = sys.argv[1:4]
@@ -159,10 +159,7 @@ def make_model(folder, config, kind):
         for name, p in model.named_parameters():
             p.copy_(torch.randn_like(p) * 0.2 + (1.0 if "norm" in name or "ln_" in name else 0.0))
     model.save_pretrained(folder)
-    tokenizer, roles = pieces() if kind == "pieces" else byte_level(kind)
-    tokenizer.save(os.path.join(folder, "tokenizer.json"))
-    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
-        json.dump(dict(tokenizer_class="PreTrainedTokenizerFast", chat_template="{{ messages }}", **roles), file)
+    save_tokenizer(folder, kind)
     return model
 
 

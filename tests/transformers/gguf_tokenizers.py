@@ -78,6 +78,14 @@ def pieces():
     return made, dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
+def save_tokenizer(folder, kind):
+    """Adds a tokenizer to a model's folder: "pieces", or how a byte-level one splits."""
+    tokenizer, roles = pieces() if kind == "pieces" else byte_level(kind)
+    tokenizer.save(os.path.join(folder, "tokenizer.json"))
+    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
+        json.dump(dict(tokenizer_class="PreTrainedTokenizerFast", chat_template="{{ messages }}", **roles), file)
+
+
 def charsmap():
     """SentencePiece's map of characters, which tests/text makes."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../text/families.py")

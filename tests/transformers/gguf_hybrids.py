@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares txconvert's GGUF files of models with recurrent layers with the gguf package, transformers and llama.cpp:
+names, shapes and values of tensors, types of blocks, logits of txgen on a file and on its folder, steps of training
+from both, folders made from files, greedy texts of llama.cpp, and what is refused.
+
+    gguf_hybrids.py TXCONVERT TXGEN TXTRAIN      exit status 77: gguf or transformers is not installed
+"""
+import math
+import os
+import sys
+import tempfile
+
+from oracle import check, log_of, run, status
+
+import gguf
+import numpy as np
+import torch
+from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM, Lfm2Config
+from gguf_llama import Model, check_refused, llama_cpp
+from gguf_tokenizers import VOCAB, save_tokenizer
+from random_models import bias_choices
+
+TXCONVERT, TXGEN, TXTRAIN = sys.argv[1:4]
+BASE = dict(vocab_size=VOCAB, max_position_embeddings=128, hidden_size=64, intermediate_size=96, num_hidden_layers=4,
+            num_attention_heads=4, num_key_value_heads=2, bos_token_id=1, eos_token_id=0, pad_token_id=0)
+CONV = dict(layer_types=["conv", "conv", "full_attention", "conv"], block_multiple_of=32)
+# name: configuration and tokenizer
+MODELS = {
+    "lfm2": (Lfm2Config(**BASE, **CONV), "llama3"),
+    "lfm2, given size": (Lfm2Config(**BASE, full_attn_idxs=[1, 3], block_auto_adjust_ff_dim=False, conv_L_cache=4,
+                                    tie_word_embeddings=False), "llama3"),
+}
+ARCHITECTURES = {}  # of model types that have another name in GGUF files
+KEYS = {
+    "lfm2": {"attention.head_count_kv": [0, 0, 2, 0], "shortconv.l_cache": 3, "feed_forward_length": 64},
+    "lfm2, given size": {"attention.head_count_kv": [0, 2, 0, 2], "shortconv.l_cache": 4, "feed_forward_length": 96},
+}
+REFUSED = []
+F32 = (".ffn_gate_inp", "_norm.weight", "conv1d", "shortconv.conv", "ssm_a", "ssm_d", ".bias", "ffn_norm")
+TYPES = dict(f32="F32", f16="F16", bf16="BF16", q8_0="Q8_0")
+IDS = [t * 37 % VOCAB for t in range(70)]
+NEW = 12
+
+
+def architecture(config):
+    kind = config.model_type
+    wanted = ARCHITECTURES.get(kind, kind)
+    return next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == wanted)
+
+
+def make_model(folder, config, kind):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            one = "norm" in name and not getattr(config, "linear_key_head_dim", 0) or name.endswith(".D")
+            p.copy_(torch.randn_like(p) * 0.2 + (1.0 if one else 0.0))
+    bias_choices(model)
+    model.save_pretrained(folder)
+    save_tokenizer(folder, kind)
+    return model
+
+
+def heads_of(state, config):
+    """As Hugging Face's files have it, without what a file of one kind joins: name, value."""
+    for name in [name for name in state if ".experts.0." in name]:  # one tensor of all experts
+        before, after = name.split(".experts.0.")
+        every = [key for key in state if key.startswith(f"{before}.experts.") and key.endswith(f".{after}")]
+        state[f"{before}.experts.{after}"] = np.stack([state.pop(f"{before}.experts.{i}.{after}")
+                                                       for i in range(len(every))])
+    return state
+
+
+def expected(state, config):
+    """Names by the gguf package's own table, values as the convert script changes them."""
+    names = gguf.get_tensor_name_map(architecture(config), config.num_hidden_layers)
+    wanted = {}
+    for name, value in heads_of(dict(state), config).items():
+        if ".conv.conv." in name or "conv1d.weight" in name:
+            value = value.squeeze(1)
+        wanted[names.get_name(name, (".weight", ".bias"))] = np.ascontiguousarray(value)
+    return wanted
+
+
+def is_float(tensor, value):
+    return value.ndim < 2 or any(part in tensor for part in F32)
+
+
+def compare_values(name, path, state, config, outtype):
+    """Exact values have the same bytes, computed ones a relative error of rounding."""
+    wanted, reader = expected(state, config), gguf.GGUFReader(path)
+    check(reader.fields["general.architecture"].contents() == gguf.MODEL_ARCH_NAMES[architecture(config)],
+          f"{name}: another architecture")
+    has = {t.name: t for t in reader.tensors}
+    check(set(has) == set(wanted), f"{name}: tensors {sorted(set(has) ^ set(wanted))}")
+    for tensor in set(has) & set(wanted):
+        value, t = wanted[tensor], has[tensor]
+        check(list(t.shape) == list(reversed(value.shape)), f"{name}: {tensor} has shape {t.shape}, not {value.shape}")
+        if outtype not in TYPES:
+            continue
+        kind = gguf.GGMLQuantizationType["F32" if is_float(tensor, value) else TYPES[outtype]]
+        check(t.tensor_type == kind, f"{name}: {tensor} is of type {t.tensor_type.name}")
+        got = gguf.quants.dequantize(t.data, t.tensor_type).reshape(value.shape)
+        same = gguf.quants.dequantize(gguf.quants.quantize(value, kind), kind).reshape(value.shape)
+        close = np.allclose(got, same, rtol=3e-7, atol=0) if outtype == "f32" else \
+            np.mean(got != same) < 1e-3 and np.allclose(got, same, rtol=0.02, atol=0.05)
+        check(close, f"{name}: {tensor} as {outtype}: other values")
+    return reader
+
+
+def logits_of_txgen(name, model, ids, **options):
+    with tempfile.TemporaryDirectory() as out:
+        done = run(TXGEN, model=model, ids=" ".join(map(str, ids)), logits=os.path.join(out, "logits"), **options)
+        check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
+        return torch.from_numpy(load_file(os.path.join(out, "logits"))["logits"]).double() if done.returncode == 0 \
+            else None
+
+
+def error_of(got, want):
+    return math.nan if got is None else ((got - want).abs().max() / want.abs().max()).item()
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].double()
+
+
+def greedy(model, ids, new):
+    """The likeliest continuation, by a pass over the whole text for each token."""
+    ids, count = list(ids), len(ids)
+    while len(ids) < count + new and (len(ids) == count or ids[-1] != BASE["eos_token_id"]):
+        ids.append(logits_of(model, ids)[-1].argmax().item())
+    return ids[count:]
+
+
+def compare_llama_cpp(name, path, want, bound):
+    """Logits of all tokens in llama.cpp, if its Python package is there, and its greedy text."""
+    if llama_cpp is None:
+        return "without llama.cpp"
+    read = Model(name, path)
+    if not read.model:
+        return "not loaded"
+    error = error_of(torch.from_numpy(read.logits(IDS, VOCAB)).double(), want)
+    read.free()
+    check(error <= bound, f"{name}: logits of llama.cpp differ by {error}")
+    return f"llama.cpp {error:.1e}"
+
+
+def text_of_llama_cpp(path):
+    read = llama_cpp.Llama(model_path=path, n_ctx=128, n_gpu_layers=0, verbose=False, n_threads=1, logits_all=False)
+    made = []
+    for token in read.generate(IDS[:20], temp=0.0, repeat_penalty=1.0):
+        made.append(token)
+        if len(made) == NEW or token == BASE["eos_token_id"]:
+            return made
+    return made
+
+
+def compare_texts(name, source, path, model):
+    want = greedy(model, IDS[:20], NEW)
+    for folder in (source, path):
+        done = run(TXGEN, model=folder, ids=" ".join(map(str, IDS[:20])), max_new_tokens=NEW, temperature=0,
+                   dtype="float32")
+        check(done.stdout.split() == list(map(str, want)), f"{name}: {folder}: {done.stdout} for {want} {done.stderr}")
+    if llama_cpp is not None:
+        got = text_of_llama_cpp(path)
+        check(got == want, f"{name}: text of llama.cpp: {got}, not {want}")
+
+
+def compare_back(name, work, path, want):
+    """transformers' logits of the folder that a file becomes."""
+    back = os.path.join(work, "back")
+    done = run(TXCONVERT, path, to=back)
+    check(done.returncode == 0, f"{name}, back: {done.stderr.strip()}")
+    if done.returncode:
+        return math.nan
+    model, info = AutoModelForCausalLM.from_pretrained(back, attn_implementation="eager", output_loading_info=True)
+    check(not any(info.values()), f"{name}: loading the folder: {info}")
+    error = error_of(logits_of(model.eval(), IDS), want)
+    check(error <= 1e-5, f"{name}: logits of the folder that comes back differ by {error}")
+    return error
+
+
+def compare_training(name, work, source, path):
+    """Steps of training from the file are those from the folder."""
+    text, losses = os.path.join(work, "text.txt"), []
+    with open(text, "w", encoding="utf-8") as file:
+        file.write("the cat sat on the mat and the dog\n" * 60)
+    for model in (source, path):
+        out = os.path.join(work, f"run{len(losses)}")
+        done = run(TXTRAIN, model_name_or_path=model, train_file=text, output_dir=out, block_size=32, max_steps=3,
+                   per_device_train_batch_size=2, learning_rate=1e-3, save_strategy="no", logging_steps=1,
+                   device="cpu")
+        check(done.returncode == 0, f"{name}: txtrain: {done.stderr.strip()}")
+        losses.append(log_of(out) if done.returncode == 0 else [])
+    check(len(losses[0]) == 3 and len(losses[1]) == 3 and np.allclose(*losses, rtol=1e-4),
+          f"{name}: losses of training {losses}")
+
+
+def compare(name, config, kind):
+    with tempfile.TemporaryDirectory() as work:
+        source, results = os.path.join(work, "source"), []
+        model = make_model(source, config, kind)
+        state = load_file(os.path.join(source, "model.safetensors"))
+        want = logits_of(model, IDS)
+        own = logits_of_txgen(name, source, IDS)
+        check(error_of(own, want) <= 1e-4, f"{name}: logits of the folder differ by {error_of(own, want)}")
+        for outtype, bound in (("f16", 1e-2), ("bf16", 0.1), ("q8_0", 0.2), ("q4_k_m", 1.0), ("f32", 1e-5)):
+            path = os.path.join(work, f"{outtype}.gguf")
+            done = run(TXCONVERT, source, to=path, outtype=outtype)
+            check(done.returncode == 0, f"{name}, {outtype}: {done.stderr.strip()}")
+            if done.returncode:
+                return
+            reader = compare_values(f"{name}, {outtype}", path, state, config, outtype)
+            error = error_of(logits_of_txgen(name, path, IDS, dtype="float32"), own)
+            check(error <= bound, f"{name}: logits of the {outtype} file differ by {error}")
+            results.append(f"{outtype} {error:.1e}, {compare_llama_cpp(f'{name}, {outtype}', path, want, 2 * bound)}")
+        for key, value in KEYS.get(name, {}).items():
+            field = reader.fields.get(f"{gguf.MODEL_ARCH_NAMES[architecture(config)]}.{key}")
+            check(field and field.contents() == value, f"{name}: {key} is {field and field.contents()}, not {value}")
+        back = compare_back(name, work, path, want)
+        compare_texts(name, source, path, model)
+        compare_training(name, work, source, path)
+        print(f"{name}: {len(reader.tensors)} tensors; {'; '.join(results)}; folder {back:.1e}", flush=True)
+
+
+def main():
+    only = sys.argv[4:]
+    for name, model in MODELS.items():
+        if not only or name.split(",")[0] in only:
+            compare(name, *model)
+    for config, kind, words in REFUSED:
+        if not only or config.model_type in only:
+            with tempfile.TemporaryDirectory() as work:
+                make_model(work, config, kind)
+                check_refused(config.model_type, TXCONVERT, work, words)
+    return status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
