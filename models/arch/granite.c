@@ -2,6 +2,8 @@
  *
  * Granite 3 (IBM, 2024): a Llama with multipliers of the embeddings, the scores, what blocks add, and the logits (Yang
  * et al., Tensor Programs V, 2022), and Granite 3 with experts, some of which all tokens use (granitemoeshared). */
+#include "models/arch/granite.h"
+
 #include "models/arch/llama_family.h"
 
 static const tx_config_key keys[] = {COMMON_KEYS, BIAS_KEY, MLP_BIAS_KEY, GRANITE_KEYS, {.name = NULL}};
@@ -42,11 +44,7 @@ static const llama_config shared_defaults = {SIZES(tx_granitemoeshared, shared_r
                                              REST(11008, 0, 1e-6, 1e4), EXPERTS_DEFAULTS(8, 2, 0.001),
                                              .experts.normalise = true, GRANITE_DEFAULTS};
 
-#define GGUF_SCALES                                                                                                    \
-    TX_GGUF_OWN_KEYS(TX_GGUF_MEMBER("attention.scale", offsetof(llama_config, attention.multiplier), NUMBER, NOTHING), \
-                     TX_GGUF_MEMBER("embedding_scale", offsetof(llama_config, embedding.multiplier), NUMBER, NOTHING), \
-                     TX_GGUF_MEMBER("residual_scale", offsetof(llama_config, residual.multiplier), NUMBER, NOTHING),   \
-                     TX_GGUF_MEMBER("logit_scale", offsetof(llama_config, logits.divisor), NUMBER, NOTHING))
+#define GGUF_SCALES TX_GGUF_OWN_KEYS(GRANITE_GGUF_SCALES)
 const tx_architecture tx_granitemoe = {
     FAMILY("granitemoe", "GraniteMoe", moe_defaults, moe_keys, "q_proj,v_proj", tx_llama_read, tx_llama_write),
     GGUF("granitemoe", .pairs = true, .rope_factors = true, GGUF_SCALES)};

@@ -3,6 +3,8 @@
  * Models of Mamba-2 layers and a few with attention. Bamba (IBM and others, 2024); Granite 4 (IBM, 2025), which has
  * Granite's multipliers and usually no rotary positions, and in some models experts next to its MLP. Falcon-H1 (TII,
  * 2025) adds the results of Mamba-2 and attention in every layer, with multipliers of many parts. */
+#include "models/arch/mamba.h"
+
 #include "models/arch/llama_family.h"
 #include "models/arch/mixer.h"
 
@@ -195,9 +197,10 @@ static tx_status read_falcon(const tx_json *json, tx_config *config)
 }
 
 const tx_architecture tx_falcon_h1 = {
-    MIXED_FAMILY("falcon_h1", "FalconH1ForCausalLM", falcon_defaults, falcon_keys, read_falcon), .fixed = fixed};
+    MIXED_FAMILY("falcon_h1", "FalconH1ForCausalLM", falcon_defaults, falcon_keys, read_falcon), .fixed = fixed,
+    .gguf = &tx_falcon_h1_gguf};
 const tx_architecture tx_granitemoehybrid = {
     MIXED_FAMILY("granitemoehybrid", "GraniteMoeHybridForCausalLM", granite_defaults, granite_keys, read_granite),
-    .fixed = fixed};
+    .fixed = fixed, .gguf = &tx_granitehybrid_gguf};
 const tx_architecture tx_bamba = {MIXED_FAMILY("bamba", "BambaForCausalLM", bamba_defaults, bamba_keys, read_bamba),
-                                  .fixed = fixed};
+                                  .fixed = fixed, .gguf = &tx_bamba_gguf};
