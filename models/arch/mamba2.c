@@ -57,6 +57,28 @@ static tx_status read(const tx_json *json, tx_config *config)
     return tx_mixer_read(json, c, 0);
 }
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+/* transformers wants the ratio of the inner size to the width. */
+static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    int64_t inner, heads, width;
+    TX_TRY(tx_json_get_int(json, "hidden_size", 1, 1 << 20, &width));
+    TX_TRY(tx_gguf_get_int(file, "mamba2.ssm.inner_size", 1, 1 << 26, &inner));
+    TX_TRY(tx_gguf_get_int(file, "mamba2.ssm.time_step_rank", 1, TX_MIXER_HEADS, &heads));
+    TX_TRY(tx_json_set_int(json, "head_dim", inner / heads));
+    return tx_json_set_int(json, "expand", inner / width);
+}
+
+#define NONE(key_)                                                                       \
+    {                                                                                    \
+        .key = (key_), .kind = TX_GGUF_INT, .otherwise = TX_GGUF_CONSTANT, .constant = 0 \
+    }
 const tx_architecture tx_mamba2 = {
     FAMILY_CHECKED("mamba2", "Mamba2ForCausalLM", defaults, keys, NULL, read, NULL, tx_mixer_check_alone),
-    .recurs = tx_mixer_recurs, .fixed = fixed};
+    .recurs = tx_mixer_recurs, .fixed = fixed,
+    GGUF("mamba2",
+         TX_GGUF_OWN_KEYS(MIXER_GGUF_KEYS, NONE(TX_GGUF_HEAD_COUNT), NONE("feed_forward_length"),
+                          MIXER_GGUF_VALUE(TX_GGUF_HEAD_COUNT "_kv", NULL, tx_mixer_gguf_none)),
+         TX_GGUF_FIXED({"use_conv_bias", true}), .check = tx_mixer_gguf_check, .read = read_gguf,
+         .lay = tx_mixer_gguf_lay)};

@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 import torch
 from safetensors.numpy import load_file
-from transformers import AutoModelForCausalLM, BambaConfig, FalconH1Config, GraniteMoeHybridConfig, Lfm2Config
+from transformers import AutoModelForCausalLM, BambaConfig, FalconH1Config, GraniteMoeHybridConfig, Lfm2Config, Mamba2Config
 from gguf_llama import Model, check_refused, llama_cpp
 from gguf_tokenizers import VOCAB, save_tokenizer
 from random_models import bias_choices
@@ -36,6 +36,8 @@ FALCON = dict(head_dim=16, mamba_d_ssm=64, mamba_n_heads=4, mamba_n_groups=2, ma
               embedding_multiplier=1.5, attention_in_multiplier=0.8, attention_out_multiplier=0.9,
               ssm_in_multiplier=1.2, ssm_out_multiplier=0.5, ssm_multipliers=[0.9, 1.1, 0.7, 1.3, 0.8],
               mlp_multipliers=[0.6, 1.4], lm_head_multiplier=0.7, key_multiplier=0.6)
+MAMBA2 = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=3, num_heads=8, head_dim=16, n_groups=2, state_size=16,
+              bos_token_id=1, eos_token_id=0, pad_token_id=0, time_step_limit=[0.0, math.inf])
 # name: configuration and tokenizer
 MODELS = {
     "lfm2": (Lfm2Config(**BASE, **CONV), "llama3"),
@@ -51,6 +53,8 @@ MODELS = {
     "falcon_h1": (FalconH1Config(**BASE, **FALCON), "llama3"),
     "falcon_h1, norm": (FalconH1Config(**{**BASE, **FALCON, "mamba_d_ssm": 96, "mamba_n_heads": 6},
                                        mamba_rms_norm=True, mamba_norm_before_gate=False), "llama3"),
+    "mamba2": (Mamba2Config(**MAMBA2), "llama3"),
+    "mamba2, tied": (Mamba2Config(**{**MAMBA2, "num_heads": 12}, expand=3, tie_word_embeddings=True), "llama3"),
 }
 ARCHITECTURES = dict(granitemoehybrid="granitehybrid", bamba="granitehybrid", falcon_h1="falcon-h1")  # of model types that have another name in GGUF files
 KEYS = {
@@ -63,8 +67,10 @@ KEYS = {
                                              "expert_count": 6, "expert_shared_feed_forward_length": 96},
     "bamba": {"attention.head_count_kv": [0, 2, 0, 0], "rope.scaling.finetuned": True, "rope.dimension_count": 8},
     "falcon_h1": {"ssm.inner_size": 64, "attention.key_length": 16, "attention.head_count_kv": 2},
+    "mamba2": {"context_length": 1 << 20, "attention.head_count": 0, "feed_forward_length": 0, "ssm.inner_size": 128},
 }
 REFUSED = [
+    (Mamba2Config(**MAMBA2, use_conv_bias=False), "llama3", "use_conv_bias"),
     (GraniteMoeHybridConfig(**{**BASE, **DENSE}, time_step_limit=[0.1, 0.9]), "llama3", "time_step_limit"),
     (GraniteMoeHybridConfig(**{**BASE, **DENSE}, mamba_conv_bias=False), "llama3", "mamba_conv_bias"),
     (GraniteMoeHybridConfig(**{**BASE, **DENSE, "mamba_expand": 1}), "llama3", "mamba_expand"),
@@ -134,15 +140,15 @@ def falcon_factors(name, value, config):
 def shaped(name, value, config):
     """A tensor as the convert script changes it: values and shape."""
     kind = config.model_type
-    mamba = kind in ("granitemoehybrid", "bamba", "falcon_h1")
+    mamba = kind in ("granitemoehybrid", "bamba", "falcon_h1", "mamba2")
     if ".conv.conv." in name or "conv1d.weight" in name:
         value = value.squeeze(1)
     if name.endswith(".A_log"):
         value = -np.exp(value)
     if mamba and name.endswith((".A_log", ".D")):
         value = value[:, None]
-    if mamba and ".mamba.norm." in name:
-        value = value.reshape(config.mamba_n_groups, -1)
+    if mamba and (".mamba.norm." in name or ".mixer.norm." in name):
+        value = value.reshape(getattr(config, "mamba_n_groups", getattr(config, "n_groups", 0)), -1)
     if kind in ("granitemoehybrid", "bamba") and name.endswith(("q_proj.weight", "k_proj.weight")):
         heads = config.num_attention_heads if ".q_proj" in name else config.num_key_value_heads
         size = config.hidden_size // config.num_attention_heads
