@@ -165,6 +165,7 @@ typedef struct llama_config {
         int64_t first, last;  /* the first and the last of them; below 0 there is no last one */
         tx_layer_set dense;   /* layers of this period that have an MLP nevertheless */
         bool normalise;       /* the weights of a token's experts are scaled to sum 1 */
+        bool biased;          /* a bias chooses the experts, if it depends on a key whether the family has one */
         bool sigmoid;         /* scores are the sigmoid of the router's logits, not their softmax */
         /* A token's experts are of `kept` groups (tx_expert_choice); with fewer than 2 groups, of any. */
         int64_t groups, kept, best;

@@ -17,8 +17,8 @@ from oracle import check, run, status
 
 import torch
 from safetensors.torch import load_file
-from transformers import (BambaConfig, FalconH1Config, GraniteMoeHybridConfig, Lfm2Config, Mamba2Config,
-                          NemotronHConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3NextConfig)
+from transformers import (BambaConfig, FalconH1Config, GraniteMoeHybridConfig, Lfm2Config, Lfm2MoeConfig,
+                          Mamba2Config, NemotronHConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3NextConfig)
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../serve"))
 from server import Server
 from random_models import compare, generate, gradients, ids_of, logits_of, make_model, train
@@ -43,6 +43,8 @@ NEMOTRON = dict(layers_block_type=["linear_attention", "moe", "full_attention", 
                 mamba_num_heads=4, mamba_head_dim=14, n_groups=2, n_routed_experts=6, num_experts_per_tok=2,
                 moe_intermediate_size=28, moe_shared_expert_intermediate_size=20, routed_scaling_factor=1.7,
                 experts_implementation="eager")
+LFM2_MOE = dict(layer_types=["conv", "full_attention", "conv"], num_dense_layers=1, num_experts=5,
+                num_experts_per_tok=2, moe_intermediate_size=28, experts_implementation="eager")
 # Rounding grows less with a large epsilon.
 VARIANTS = {
     "qwen3_5_text": (Qwen3_5TextConfig, NETS),
@@ -65,6 +67,9 @@ VARIANTS = {
     "nemotron_h, pattern": (NemotronHConfig, dict(
         NEMOTRON, layers_block_type=None, hybrid_override_pattern="M*-M", norm_topk_prob=False, n_routed_experts=5)),
     "lfm2": (Lfm2Config, dict(layer_types=["conv", "full_attention", "conv"], block_multiple_of=8)),
+    "lfm2_moe": (Lfm2MoeConfig, dict(LFM2_MOE, routed_scaling_factor=1.7)),
+    "lfm2_moe, no bias": (Lfm2MoeConfig, dict(LFM2_MOE, use_expert_bias=False, norm_topk_prob=False,
+                                              num_dense_layers=0, tie_word_embeddings=False)),
 }
 
 

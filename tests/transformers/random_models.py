@@ -29,7 +29,7 @@ def bias_choices(model):
     """Makes buffers random: the biases that only choose experts, which most types begin with 0, and scales of layers,
     which begin with 1."""
     for name, b in list(model.named_buffers()) + list(model.named_parameters()):
-        if name.endswith(("e_score_correction_bias", "layer_scalar")):
+        if name.endswith(("e_score_correction_bias", "expert_bias", "layer_scalar")):
             b.data.copy_(torch.randn_like(b) * 0.2 + (1.0 if name.endswith("layer_scalar") else 0.0))
     return model
 
