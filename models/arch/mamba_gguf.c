@@ -251,7 +251,6 @@ static tx_status read_falcon(const tx_gguf_file *file, tx_json *json)
 const tx_gguf_family tx_falcon_h1_gguf = {
     .scheme = &tx_llama_gguf,
     .architecture = "falcon-h1",
-    .rope_factors = false,
     TX_GGUF_OWN_NAMES(TX_GGUF_NAME(POST_NORM, "blk.%d.ffn_norm")), /* without ".weight" */
     TX_GGUF_OWN_KEYS(MIXER_GGUF_KEYS),
     TX_GGUF_FIXED({"attention_bias", false}, {"mamba_conv_bias", true}),

@@ -90,6 +90,8 @@ int64_t tx_mixer_gguf_inner(const tx_config *config);
 int64_t tx_mixer_gguf_none(const tx_config *config);
 /* Refuses Mamba-2 that llama.cpp computes differently: the key of limits of steps, and biases of convolutions. */
 tx_status tx_mixer_gguf_check(const tx_gguf_exported *model);
+/* Refuses files with layers of multi-token prediction. */
+tx_status tx_mixer_gguf_check_mtp(const tx_gguf_file *file, const char *architecture);
 /* The numbers of a list of a file for each layer. A single number is that of all layers. The caller frees `numbers`. */
 tx_status tx_mixer_gguf_list(const tx_gguf_file *file, const char *key, int64_t layers, double **numbers);
 /* Makes the list layer_types: `recurrent` for layers without heads of keys, else `attending`. */

@@ -113,6 +113,19 @@ tx_status tx_mixer_gguf_check(const tx_gguf_exported *model)
                : tx_fail(TX_UNSUPPORTED, "time_step_limit: llama.cpp computes as if it were 0 to infinity");
 }
 
+tx_status tx_mixer_gguf_check_mtp(const tx_gguf_file *file, const char *architecture)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    int64_t layers = 0;
+    tx_gguf_key_of(key, architecture, "nextn_predict_layers");
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, key, 0, UINT32_MAX, &layers));
+    return layers == 0 ? TX_OK
+                       : tx_fail(TX_UNSUPPORTED,
+                                 "%s: layers of multi-token prediction are not read: convert the model without them "
+                                 "(convert_hf_to_gguf.py --no-mtp)",
+                                 key);
+}
+
 /* ---- Layers -------------------------------------------------------------------------------------------- */
 
 tx_status tx_mixer_gguf_list(const tx_gguf_file *file, const char *key, int64_t layers, double **numbers)

@@ -6,6 +6,7 @@
 #include "models/arch/mixer.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BLOCK "backbone.layers.%d."
@@ -148,7 +149,118 @@ static tx_status read(const tx_json *json, tx_config *config)
     return read_kinds(json, c);
 }
 
-const tx_architecture tx_nemotron_h = {FAMILY_CHECKED("nemotron_h", "NemotronHForCausalLM", defaults, keys,
-                                                      "q_proj,k_proj,v_proj,o_proj", read, NULL, tx_mixer_check),
-                                       .recurs = tx_mixer_recurs, .fixed = fixed, .file_root = "backbone.",
-                                       .class_root = "model."};
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+static bool has_experts(const tx_config *config)
+{
+    for (int64_t i = 0; i < config->layers; i++)
+        if (is_sparse(config, i))
+            return true;
+    return false;
+}
+
+static bool has_mlp(const tx_config *config, int64_t layer)
+{
+    return is_mlp(config, layer) || is_sparse(config, layer);
+}
+
+/* The number that files have for layers with an MLP. */
+static int64_t inner_of(const tx_config *config)
+{
+    return has_experts(config) ? expert_size(llama_of(config)) : mlp_size(llama_of(config));
+}
+
+static tx_status check_gguf(const tx_gguf_exported *e)
+{
+    const llama_config *c = llama_of(e->config);
+    for (int64_t i = 0; i < e->config->layers && has_experts(e->config); i++)
+        if (is_mlp(e->config, i))
+            return tx_fail(TX_UNSUPPORTED,
+                           "hybrid_override_pattern: llama.cpp has no models with both experts and MLPs");
+    if (tx_mixer_recurs(e->config) && !c->mixer.conv_bias)
+        return tx_fail(TX_UNSUPPORTED, "llama.cpp does not compute Mamba-2 without biases of the convolution");
+    if (c->mixer.low > 0)
+        tx_reporter_print(e->report, "time_step_min: llama.cpp does not limit the steps of Mamba-2 to at least %g",
+                          c->mixer.low);
+    return TX_OK;
+}
+
+/* Makes the list layers_block_type: Mamba, attention or `mlp`. */
+static tx_status read_blocks(const tx_gguf_file *file, const char *architecture, const char *mlp, tx_json *json)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    int64_t layers;
+    double *heads = NULL, *inner = NULL;
+    TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, TX_LLAMA_LAYERS, &layers));
+    tx_gguf_key_of(key, architecture, TX_GGUF_HEAD_COUNT "_kv");
+    TX_TRY(tx_mixer_gguf_list(file, key, layers, &heads));
+    tx_status status =
+        tx_mixer_gguf_list(file, tx_gguf_key_of(key, architecture, "feed_forward_length"), layers, &inner);
+    tx_json *list = tx_json_array(); /* `json` owns it before it is filled, so a failure leaks nothing */
+    TX_THEN(status, tx_json_set(json, "layers_block_type", list));
+    for (int64_t i = 0; i < layers && !status; i++)
+        status = tx_json_append_string(list, inner[i] != 0 ? mlp : heads[i] != 0 ? "attention" : "mamba");
+    free(heads);
+    free(inner);
+    return status;
+}
+
+/* The inner size of a file is that of all Mamba layers. */
+static tx_status read_head_size(const tx_gguf_file *file, const char *architecture, tx_json *json)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    int64_t inner, heads;
+    TX_TRY(tx_gguf_get_int(file, tx_gguf_key_of(key, architecture, "ssm.inner_size"), 1, 1 << 26, &inner));
+    TX_TRY(tx_gguf_get_int(file, tx_gguf_key_of(key, architecture, "ssm.time_step_rank"), 1, TX_MIXER_HEADS, &heads));
+    return tx_json_set_int(json, "mamba_head_dim", inner / heads);
+}
+
+static tx_status read_dense(const tx_gguf_file *file, tx_json *json)
+{
+    TX_TRY(read_head_size(file, "nemotron_h", json));
+    return read_blocks(file, "nemotron_h", "mlp", json);
+}
+
+static tx_status read_moe(const tx_gguf_file *file, tx_json *json)
+{
+    TX_TRY(tx_mixer_gguf_check_mtp(file, "nemotron_h_moe"));
+    TX_TRY(read_head_size(file, "nemotron_h_moe", json));
+    return read_blocks(file, "nemotron_h_moe", "moe", json);
+}
+
+#define AT(member) offsetof(llama_config, member)
+#define GGUF_KEYS(inner_)                                                                                     \
+    MIXER_GGUF_KEYS, MIXER_GGUF_KV_HEADS(has_attention),                                                      \
+        TX_GGUF_MEMBER("attention.layer_norm_epsilon", AT(norms.eps), NUMBER, NOTHING),                       \
+    {                                                                                                         \
+        .key = "feed_forward_length", .name = (inner_), .kind = TX_GGUF_INT, .value = inner_of, .in = has_mlp \
+    }
+#define COUNT(key, member) TX_GGUF_MEMBER(key, AT(member), INT, NOTHING)
+#define GGUF_OF_BLOCKS                                                                  \
+    TX_GGUF_OWN_NAMES(TX_GGUF_NAME(EXPERTS_GATE_UP, "blk.%d.ffn_up_exps.weight"),       \
+                      TX_GGUF_NAME(SHARED_GATE_UP_PROJ, "blk.%d.ffn_up_shexp.weight")), \
+        TX_GGUF_FIXED({"use_conv_bias", true}), .pairs = true, .check = check_gguf, .lay = tx_mixer_gguf_lay
+static const tx_gguf_family of_experts = {
+    .scheme = &tx_llama_gguf,
+    .architecture = "nemotron_h_moe",
+    GGUF_OF_BLOCKS,
+    TX_GGUF_OWN_KEYS(GGUF_KEYS("moe_intermediate_size"), COUNT("expert_group_count", experts.groups),
+                     COUNT("expert_group_used_count", experts.kept),
+                     {.key = "expert_shared_count", .kind = TX_GGUF_INT, .otherwise = TX_GGUF_CONSTANT, .constant = 1},
+                     TX_GGUF_MEMBER("expert_weights_norm", AT(experts.normalise), BOOL, NOTHING),
+                     TX_GGUF_MEMBER("expert_weights_scale", AT(experts.scale), NUMBER, NOTHING)),
+    .read = read_moe};
+
+const tx_architecture tx_nemotron_h = {
+    FAMILY_CHECKED("nemotron_h", "NemotronHForCausalLM", defaults, keys, "q_proj,k_proj,v_proj,o_proj", read, NULL,
+                   tx_mixer_check),
+    .recurs = tx_mixer_recurs,
+    .fixed = fixed,
+    .file_root = "backbone.",
+    .class_root = "model.",
+    GGUF("nemotron_h", GGUF_OF_BLOCKS,
+         TX_GGUF_OWN_KEYS(GGUF_KEYS("intermediate_size"), MIXER_GGUF_VALUE(TX_GGUF_EXPERTS, NULL, tx_mixer_gguf_none),
+                          MIXER_GGUF_VALUE("expert_used_count", NULL, tx_mixer_gguf_none),
+                          MIXER_GGUF_VALUE("expert_feed_forward_length", NULL, tx_mixer_gguf_none),
+                          MIXER_GGUF_VALUE("expert_shared_feed_forward_length", NULL, tx_mixer_gguf_none)),
+         .read = read_dense, .other = &of_experts, .is_other = has_experts)};
