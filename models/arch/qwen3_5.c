@@ -6,6 +6,8 @@
 #include "models/arch/llama_family.h"
 #include "models/arch/mixer.h"
 
+#include <stdlib.h>
+
 #define NET LAYER "linear_attn."
 
 #define MLP LAYER "mlp."
@@ -112,9 +114,123 @@ static tx_status read_next(const tx_json *json, tx_config *config)
     return tx_llama_read_layers(json, "mlp_only_layers", &((llama_config *)config)->experts.dense);
 }
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+/* The period of layers with attention, or 0 if there is none. */
+static int64_t period_of(const tx_config *config)
+{
+    for (int64_t period = 1, i; period <= config->layers; period++) {
+        for (i = 0; i < config->layers && is_recurrent(config, i) == ((i + 1) % period != 0); i++)
+            ;
+        if (i == config->layers)
+            return period;
+    }
+    return 0;
+}
+
+/* llama.cpp's keys of a list of recurrent layers, and of the period of others. */
+#define RECURRENT "attention.recurrent_layers"
+#define INTERVAL "full_attention_interval"
+#define MOST_EPS 1e-5
+
+static void put_layers(const tx_config *config, tx_gguf_writer *writer)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    const char *architecture = tx_gguf_family_of(config)->architecture;
+    const int64_t period = period_of(config);
+    if (period > 0) /* for older versions */
+        tx_gguf_put_int(writer, tx_gguf_key_of(key, architecture, INTERVAL), period);
+    tx_gguf_put_array(writer, tx_gguf_key_of(key, architecture, RECURRENT), TX_GGUF_VALUE_BOOL, config->layers);
+    for (int64_t i = 0; i < config->layers; i++)
+        tx_gguf_add_bytes(writer, is_recurrent(config, i) ? "\1" : "\0", 1);
+}
+
+static tx_status read_layers(const tx_gguf_file *file, const char *architecture, tx_json *json)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    int64_t layers, period = 4, inner, heads;
+    double *recurrent = NULL;
+    TX_TRY(tx_mixer_gguf_check_mtp(file, architecture));
+    TX_TRY(tx_gguf_get_int(file, tx_gguf_key_of(key, architecture, "ssm.inner_size"), 1, 1 << 26, &inner));
+    TX_TRY(tx_gguf_get_int(file, tx_gguf_key_of(key, architecture, "ssm.time_step_rank"), 1, TX_MIXER_HEADS, &heads));
+    TX_TRY(tx_json_set_int(json, "linear_value_head_dim", inner / heads));
+    TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, TX_LLAMA_LAYERS, &layers));
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, tx_gguf_key_of(key, architecture, INTERVAL), 1, TX_LLAMA_LAYERS, &period));
+    if (tx_gguf_has(file, tx_gguf_key_of(key, architecture, RECURRENT)))
+        TX_TRY(tx_mixer_gguf_list(file, key, layers, &recurrent));
+    tx_json *list = tx_json_array(); /* `json` owns it before it is filled, so a failure leaks nothing */
+    tx_status status = tx_json_set(json, "layer_types", list);
+    for (int64_t i = 0; i < layers; i++) {
+        const bool attends = recurrent ? recurrent[i] == 0 : (i + 1) % period == 0;
+        TX_THEN(status, tx_json_append_string(list, attends ? "full_attention" : "linear_attention"));
+    }
+    free(recurrent);
+    return status;
+}
+
+static tx_status check_heads(const tx_gguf_exported *e)
+{
+    const llama_config *c = llama_of(e->config);
+    if (c->mixer.k_size != c->mixer.v_size)
+        return tx_fail(TX_UNSUPPORTED, "linear_value_head_dim: llama.cpp computes as if it were linear_key_head_dim");
+    if (c->norms.eps > MOST_EPS)
+        return tx_fail(TX_UNSUPPORTED, "rms_norm_eps: llama.cpp also adds it in DeltaNets' norms of queries and keys");
+    return TX_OK;
+}
+
+static tx_status check_next(const tx_gguf_exported *e)
+{
+    for (int64_t i = 0; i < e->config->layers; i++)
+        if (!is_sparse(e->config, i))
+            return tx_fail(TX_UNSUPPORTED, "mlp_only_layers, decoder_sparse_step: llama.cpp computes as if all layers "
+                                           "had experts");
+    return check_heads(e);
+}
+
+/* llama.cpp divides the pairs that rotate among positions in time, height and width, which are equal in texts. */
+static void put_sections(const tx_config *config, tx_gguf_writer *writer)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    const llama_config *c = llama_of(config);
+    const int32_t pairs = (int32_t)(c->positions.rope.rotated * (double)head_size(c)) / 2;
+    const int32_t sections[] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+    put_layers(config, writer);
+    tx_gguf_key_of(key, tx_gguf_family_of(config)->architecture, "rope.dimension_sections");
+    tx_gguf_put_array(writer, key, TX_GGUF_VALUE_I32, sizeof sections / sizeof sections[0]);
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        tx_gguf_add_i32(writer, sections[i]);
+}
+
+static tx_status read_next_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    return read_layers(file, "qwen3next", json);
+}
+
+static tx_status read_dense_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    return read_layers(file, "qwen35", json);
+}
+
+static tx_status read_moe_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    return read_layers(file, "qwen35moe", json);
+}
+
+#define GGUF_NET(type, keys_, ...)                                                       \
+    GGUF(type,                                                                           \
+         TX_GGUF_OWN_NAMES(TX_GGUF_NAME(POST_NORM, "blk.%d.post_attention_norm.weight"), \
+                           TX_GGUF_NAME(MIXER_IN, "blk.%d.attn_qkv.weight")),            \
+         TX_GGUF_OWN_KEYS keys_, .lay = tx_mixer_gguf_lay, __VA_ARGS__)
+/* Some files with experts have the size of an MLP, which they lack. */
+#define NO_MLP MIXER_GGUF_VALUE("feed_forward_length", NULL, tx_mixer_gguf_none)
+
 const tx_architecture tx_qwen3_5_moe_text = {
-    MIXED_FAMILY("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", moe_defaults, moe_keys, read), .fixed = fixed};
+    MIXED_FAMILY("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", moe_defaults, moe_keys, read), .fixed = fixed,
+    GGUF_NET("qwen35moe", (MIXER_GGUF_KEYS, NO_MLP), .check = check_heads, .put = put_sections, .read = read_moe_gguf)};
 const tx_architecture tx_qwen3_next = {
-    MIXED_FAMILY("qwen3_next", "Qwen3NextForCausalLM", next_defaults, next_keys, read_next), .fixed = fixed};
-const tx_architecture tx_qwen3_5_text = {MIXED_FAMILY("qwen3_5_text", "Qwen3_5ForCausalLM", defaults, keys, read),
-                                         .fixed = fixed};
+    MIXED_FAMILY("qwen3_next", "Qwen3NextForCausalLM", next_defaults, next_keys, read_next), .fixed = fixed,
+    GGUF_NET("qwen3next", (MIXER_GGUF_KEYS), TX_GGUF_FIXED({"norm_topk_prob", true}), .check = check_next,
+             .put = put_layers, .read = read_next_gguf)};
+const tx_architecture tx_qwen3_5_text = {
+    MIXED_FAMILY("qwen3_5_text", "Qwen3_5ForCausalLM", defaults, keys, read), .fixed = fixed,
+    GGUF_NET("qwen35", (MIXER_GGUF_KEYS), .check = check_heads, .put = put_sections, .read = read_dense_gguf)};

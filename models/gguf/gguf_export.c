@@ -398,6 +398,14 @@ tx_status tx_gguf_check_export(const char *folder)
 
 /* ---- Quantization-aware training ------------------------------------------------------------------------ */
 
+/* Whether the blocks of a tensor have the same numbers in the file as in the parameter. */
+static bool keeps_blocks(const tx_gguf_layout *layout, tx_gguf_dtype dtype)
+{
+    if (layout->form != TX_GGUF_TILED_COLUMNS)
+        return layout->change == TX_GGUF_SAME;
+    return (layout->width - layout->keys) / (layout->heads * layout->values) % tx_gguf_block(dtype) == 0;
+}
+
 /* Adds a part of a tensor of the file to the parameter that has it. */
 static tx_status round_part(const exporting *e, int32_t index, tx_rounding *r)
 {
@@ -409,9 +417,11 @@ static tx_status round_part(const exporting *e, int32_t index, tx_rounding *r)
     const int64_t elements = tx_shape_count(&piece->shape), width = tx_shape_last(&piece->shape);
     const int64_t end = (piece->first + elements) / width;
     const int32_t last = r->parts - 1;
-    if (dtype != TX_GGUF_F32 && (layout->change || layout->form == TX_GGUF_TILED_COLUMNS ||
-                                 (layout->form == TX_GGUF_NETS && last >= 0 && r->part[last].type != type)))
-        return tx_fail(TX_UNSUPPORTED, "%s has other blocks in GGUF files than in training: choose another type",
+    const bool one_type = layout->form != TX_GGUF_NETS || last < 0 || r->part[last].type == type;
+    if (dtype != TX_GGUF_F32 && (!one_type || !keeps_blocks(layout, dtype)))
+        return tx_fail(TX_UNSUPPORTED,
+                       "%s has other blocks in GGUF files than in training, which scale it or change its "
+                       "order: choose a type with smaller blocks, or train without",
                        piece->name);
     if (last >= 0 && r->part[last].type == type) {
         r->part[last].end = tx_max(r->part[last].end, end);
