@@ -81,6 +81,8 @@ LEFT_OUT_VALUE(0, int64_t tx_tp_columns(const tx_tensor *x))
 LEFT_OUT_OP(generation, qkv, tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache,
     tx_tensor *positions, tx_tensor *sources, tx_tensor *slots, const tx_attention_options *options))
 LEFT_OUT(generation, tx_status tx_cache_reorder(tx_tensor *cache, tx_tensor *sources))
+LEFT_OUT(generation, tx_status tx_caches_reorder(tx_graph *graph, const char *prefix, tx_tensor *sources,
+    tx_tensor *positions))
 LEFT_OUT(generation, tx_status tx_cache_append(tx_tensor *kv, tx_tensor *k_cache, tx_tensor *v_cache,
     tx_tensor *positions, tx_tensor *sources, tx_tensor *slots))
 

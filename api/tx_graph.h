@@ -239,6 +239,9 @@ tx_status tx_cache_append(tx_tensor *kv, tx_tensor *k_cache, tx_tensor *v_cache,
                           tx_tensor *sources, tx_tensor *slots);
 /* Row b of a cache [B, S, n] becomes a copy of row sources[b] (I32 [B]). Fails if the graph has failed. */
 tx_status tx_cache_reorder(tx_tensor *cache, tx_tensor *sources);
+/* The same of each state [B, S, n] of the model whose name begins with `prefix` and that a graph has declared, for rows
+ * 0..positions[b]-1 (I32 [B]) along S. A position of S or more means all. */
+tx_status tx_caches_reorder(tx_graph *graph, const char *prefix, tx_tensor *sources, tx_tensor *positions);
 /* Recurrent layers of hybrid models. Rows of several samples have `starts` as in tx_attention: a sample whose first
  * position p has the start p sees nothing before it. Operands called optional may be NULL. */
 /* A causal convolution of each column: x [B, T, C], w [C, taps] with at most 8 taps, optional bias [C] -> [B, T, C].

@@ -8,8 +8,8 @@
  *     for (bool running = true; running && !status;)
  *         status = tx_batch_step(batch, &running);
  *
- * Prompts are computed in pieces between the steps of the other requests. A request gets the same tokens and
- * log-probabilities whatever else is in the batch. */
+ * Prompts are computed in pieces between the steps of the other requests. Requests with the same prompt that follow
+ * each other compute it once. A request gets the same tokens and log-probabilities whatever else is in the batch. */
 #ifndef TX_BATCH_H
 #define TX_BATCH_H
 

@@ -30,9 +30,17 @@ typedef struct sequence {
     tx_constraint *constraint;
 } sequence;
 
+/* The prompt that was computed last. Requests with the same one copy its caches from a slot that still has them. */
+typedef struct last_prompt {
+    int32_t *ids;  /* [context] */
+    int64_t count; /* 0 if there is none */
+    float *logits; /* [vocab]: for the token after it */
+} last_prompt;
+
 struct tx_batch {
     tx_batch_owner owner; /* all NULL without */
     bool keep, whole;     /* keep caches of ended requests; compute the first prompts at once */
+    bool copies;          /* requests with the same prompt copy its caches */
     int64_t draft_tokens; /* the most that a step computes */
     tx_speculator speculator;
     tx_slots *slots;
@@ -44,6 +52,7 @@ struct tx_batch {
     int32_t *ids;           /* [count, context] */
     int32_t *slot, *tokens; /* [count]: inputs of a step */
     tx_prompt *prompts;     /* [count] */
+    last_prompt last;
 };
 
 /* ---- Creation ------------------------------------------------------------------------------------------- */
@@ -62,6 +71,7 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, cons
     b->count = sizes->batch;
     b->context = sizes->context;
     b->keep = sizes->keep;
+    b->copies = sizes->copies;
     b->draft_tokens = sizes->draft_tokens;
     b->whole = sizes->prompt > 0 && b->count > 1;
     b->vocab = tx_slots_vocab(slots);
@@ -70,7 +80,10 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, cons
     b->slot = malloc((size_t)b->count * sizeof *b->slot);
     b->tokens = malloc((size_t)b->count * sizeof *b->tokens);
     b->prompts = malloc((size_t)b->count * sizeof *b->prompts);
-    tx_status status = b->sequence && b->ids && b->slot && b->tokens && b->prompts
+    b->last.ids = malloc((size_t)b->context * sizeof *b->last.ids);
+    b->last.logits = malloc((size_t)b->vocab * sizeof *b->last.logits);
+    const bool has = b->last.ids && b->last.logits;
+    tx_status status = has && b->sequence && b->ids && b->slot && b->tokens && b->prompts
                            ? tx_choice_create(b->vocab, &b->choice)
                            : tx_fail(TX_MEMORY, "generate: out of memory");
     TX_THEN(status, tx_speculator_open(&b->speculator, sizes->draft, b->vocab));
@@ -95,6 +108,8 @@ void tx_batch_free(tx_batch *batch)
     free(batch->slot);
     free(batch->tokens);
     free(batch->prompts);
+    free(batch->last.ids);
+    free(batch->last.logits);
     free(batch);
 }
 
@@ -175,6 +190,19 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
     return TX_OK;
 }
 
+/* Whether the slot of a request still has the prompt that was computed last. */
+static bool holds_last(const tx_batch *b, const sequence *s)
+{
+    return b->last.count > 0 && tx_slots_holds(b->slots, s - b->sequence, b->last.ids, b->last.count);
+}
+
+void tx_batch_forget(tx_batch *batch)
+{
+    batch->last.count = 0;
+    for (int64_t i = 0; i < batch->count && batch->copies; i++)
+        tx_slots_keep(batch->slots, i, 0);
+}
+
 static void end_request(tx_batch *b, sequence *s, tx_batch_end end)
 {
     const tx_batch_request request = s->request;
@@ -182,7 +210,7 @@ static void end_request(tx_batch *b, sequence *s, tx_batch_end end)
     tx_constraint_free(s->constraint);
     s->constraint = NULL;
     if (!b->keep)
-        tx_slots_keep(b->slots, s - b->sequence, 0);
+        tx_slots_keep(b->slots, s - b->sequence, holds_last(b, s) ? b->last.count : 0);
     request.end(request.context, end);
 }
 
@@ -264,6 +292,15 @@ static bool echo(const tx_batch *b, const sequence *s, int64_t first, const floa
     return true;
 }
 
+/* Remembers a prompt that has been computed, for requests with the same one. */
+static void remember(tx_batch *b, const sequence *s)
+{
+    b->last.count = b->copies ? s->prompt : 0;
+    memcpy(b->last.ids, s->ids, (size_t)b->last.count * sizeof *s->ids);
+    if (b->copies)
+        memcpy(b->last.logits, tx_slots_logits(b->slots, s - b->sequence), (size_t)b->vocab * sizeof(float));
+}
+
 /* Computes the next piece of a prompt. */
 static tx_status compute_prompt(tx_batch *b, sequence *s)
 {
@@ -272,10 +309,41 @@ static tx_status compute_prompt(tx_batch *b, sequence *s)
     int64_t stride = 0;
     TX_TRY(tx_slots_prefill(b->slots, s - b->sequence, s->ids, s->prompt, &s->computed, s->request.echo ? &all : NULL,
                             &stride));
-    if (s->request.echo && !echo(b, s, first, all, stride))
+    if (s->request.echo && !echo(b, s, first, all, stride)) {
         end_request(b, s, TX_BATCH_CANCELLED);
-    else if (s->computed == s->prompt)
+    } else if (s->computed == s->prompt) {
+        remember(b, s);
         choose(b, s, tx_slots_logits(b->slots, s - b->sequence));
+    }
+    return TX_OK;
+}
+
+/* Copies the prompt that was computed last to all requests that wait for the same one, if a slot still has it. Sets
+ * *done if there are any. */
+static tx_status copy_prompt(tx_batch *b, bool *done)
+{
+    const last_prompt *last = &b->last;
+    int64_t from = 0, count = 0, copies = 0;
+    while (from < b->count && !holds_last(b, &b->sequence[from]))
+        from++;
+    for (int64_t i = 0; i < b->count && from < b->count; i++) {
+        const sequence *s = &b->sequence[i];
+        if (s->used && s->computed < s->prompt && !s->request.echo && s->prompt == last->count &&
+            memcmp(s->ids, last->ids, (size_t)last->count * sizeof *s->ids) == 0)
+            b->slot[count++] = (int32_t)i;
+    }
+    *done = count > 0;
+    for (int64_t i = 0; i < count; i++)
+        if (!holds_last(b, &b->sequence[b->slot[i]])) /* the others need only the logits */
+            b->tokens[copies++] = b->slot[i];
+    if (copies)
+        TX_TRY(tx_slots_copy(b->slots, from, last->count, b->tokens, copies));
+    for (int64_t i = 0; i < count; i++) {
+        sequence *s = &b->sequence[b->slot[i]];
+        s->computed = s->prompt;
+        tx_slots_keep(b->slots, b->slot[i], s->prompt);
+        choose(b, s, last->logits);
+    }
     return TX_OK;
 }
 
@@ -319,6 +387,10 @@ static tx_status compute_prompts(tx_batch *b)
         if (!s)
             return TX_OK;
         const int64_t before = s->computed;
+        bool copied;
+        TX_TRY(copy_prompt(b, &copied));
+        if (copied)
+            continue;
         TX_TRY(compute_prompt(b, s));
         left -= s->computed - before;
     }

@@ -33,8 +33,8 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
                        "draft tokens: the states of %s's recurrent layers cannot forget tokens: leave "
                        "prompt_lookup_num_tokens and assistant_model out",
                        config->architecture->type);
-    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt,   o.beams,
-                                    o.draft_tokens,    o.q8_0,    o.autocast, o.ranks};
+    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.draft_tokens, o.q8_0,
+                                    o.autocast,        o.ranks,   o.copies};
     tx_generator *created = calloc(1, sizeof *created);
     if (!created)
         return tx_fail(TX_MEMORY, "generate: out of memory");
@@ -196,6 +196,8 @@ tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, in
     TX_TRY(tx_generation_check(how));
     for (int64_t i = 0; i < count; i++)
         TX_TRY(check_prompt(g, &prompts[i], how));
+    if (g->texts)
+        tx_batch_forget(g->texts);
     if (g->texts)
         TX_TRY(run_texts(&(tx_run){g, prompts, count, how, sink, first, 0}));
     for (int64_t i = 0; i < count && !g->texts; i += g->batch)

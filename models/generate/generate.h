@@ -55,6 +55,7 @@ typedef struct tx_generator_options {
     tx_comm *comm;
     tx_dtype autocast; /* see tx_slots_options */
     tx_comm *ranks;    /* see tx_slots_options */
+    bool copies;       /* compute a prompt once for all texts of a run that follow each other with the same one */
 } tx_generator_options;
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,

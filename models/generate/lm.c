@@ -399,7 +399,7 @@ tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_s
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
     TX_THEN(status, tx_slots_create(lm->model, lm->config,
                                     &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1, 0, lm->q8_0,
-                                                        sizes->autocast, lm->ranks},
+                                                        sizes->autocast, lm->ranks, sizes->copies},
                                     slots));
     TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));

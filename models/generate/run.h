@@ -53,6 +53,8 @@ typedef struct tx_batch_owner {
  * requests have no stop strings. */
 tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, const tx_batch_owner *owner,
                         tx_batch **batch);
+/* Forgets prompts of earlier requests, before the weights are others. No request may be left. */
+void tx_batch_forget(tx_batch *batch);
 const tx_speculator *tx_batch_speculator(const tx_batch *batch);
 /* Beam search (beam.c): finds the most likely text of each of at most `batch` prompts, and emits it. */
 tx_status tx_run_beams(const tx_run *run);

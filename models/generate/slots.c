@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ALL (1 << 30) /* rows of a state, which are no positions */
+
 /* Sets the frequencies of a slot for a text of `length` tokens. Returns true if they change. */
 static bool set_rates(tx_slots *s, int64_t slot, int64_t length)
 {
@@ -233,6 +235,40 @@ int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids,
     while (same < most && slots->held[slot * slots->context + same] == ids[same])
         same++;
     return slots->recurs && same < slots->filled[slot] ? 0 : same;
+}
+
+bool tx_slots_holds(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count)
+{
+    const tx_slots *s = slots;
+    const int64_t filled = s->filled[slot];
+    return (filled == count || (filled > count && !s->recurs && !s->pairs)) && !s->mixed[slot] &&
+           memcmp(s->held + slot * s->context, ids, (size_t)count * sizeof *ids) == 0;
+}
+
+tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int32_t *to, int64_t copies)
+{
+    tx_slots *s = slots;
+    const tx_slots_copier *c = &s->copier;
+    const size_t rows = (size_t)s->count * sizeof(int32_t), rates = (size_t)s->pairs * sizeof *s->rates;
+    if (!c->plan)
+        return tx_fail(TX_INVALID, "generate: these slots were compiled without copies");
+    for (int64_t i = 0; i < s->count; i++) {
+        s->rows[i] = (int32_t)i;
+        s->positions[i] = s->recurs ? ALL : (int32_t)count;
+    }
+    for (int64_t i = 0; i < copies; i++) {
+        s->rows[to[i]] = (int32_t)from;
+        s->filled[to[i]] = 0; /* after a failure the cache is invalid */
+    }
+    TX_TRY(tx_plan_write(c->plan, c->sources, s->rows, rows));
+    TX_TRY(tx_plan_write(c->plan, c->positions, s->positions, rows));
+    TX_TRY(tx_plan_run(c->plan));
+    for (int64_t i = 0; i < copies; i++) {
+        hold(s, to[i], s->held + from * s->context, count);
+        s->mixed[to[i]] = false;
+        memcpy(s->rates + to[i] * s->pairs, s->rates + from * s->pairs, rates);
+    }
+    return TX_OK;
 }
 
 /* ---- Steps ---------------------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@ typedef struct tx_slots_options {
     bool q8_0;            /* caches in blocks of Q8_0, not in the type of activations */
     tx_dtype autocast;    /* type of products (tx_graph_autocast); an adapter decides it itself */
     tx_comm *ranks;       /* the tensor-parallel group that divides the model, or NULL */
+    bool copies;          /* tx_slots_copy works; not for an encoder with a decoder */
 } tx_slots_options;
 
 typedef struct tx_slots tx_slots;
@@ -51,6 +52,12 @@ tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tok
  * because its logits are needed. With recurrent layers it is 0 unless the prompt continues all of these tokens, because
  * states cannot go back. */
 int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
+/* Whether a slot has the caches of exactly this prompt, maybe followed by other tokens. It does not if later tokens
+ * changed them: states of recurrent layers, and keys whose frequencies depend on the length. */
+bool tx_slots_holds(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
+/* Copies the first `count` tokens of slot `from`, which holds them, to `copies` other slots, with the same bits as if
+ * these had computed them. Their logits are not set. Only with options.copies. */
+tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int32_t *to, int64_t copies);
 /* Keeps the first `count` tokens of a slot, and forgets the others. With recurrent layers `count` is 0 or all. */
 void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count);
 /* Checks that the ranks divide the columns of `*logits`, and makes it a tensor that may be an output: this rank's

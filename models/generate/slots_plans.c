@@ -94,6 +94,17 @@ static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_
                   : add_pass(s, model, &s->start, "start", &(tx_slots_pass){.rows = n, .length = length, .outputs = n});
 }
 
+/* Compiles the copies between slots, after the plans that declare the caches. */
+static tx_status add_copier(tx_slots *s, tx_model *model)
+{
+    tx_slots_copier *c = &s->copier;
+    TX_TRY(tx_graph_create(model, &c->graph));
+    c->sources = tx_input(c->graph, "sources", TX_I32, TX_SHAPE(s->count));
+    c->positions = tx_input(c->graph, "positions", TX_I32, TX_SHAPE(s->count));
+    TX_TRY(tx_caches_reorder(c->graph, "cache.", c->sources, c->positions));
+    return tx_plan_create(c->graph, "copy", &c->plan);
+}
+
 /* X(array, its number of elements) */
 #define ARRAYS(X)                               \
     X(filled, count)                            \
@@ -148,6 +159,8 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     s->padded = tx_arch_padded_vocab(config);
     tx_status status = allocate(s, o->prompt);
     TX_THEN(status, add_passes(s, model, o->prompt, tx_min(o->draft_tokens, s->context - 1)));
+    if (o->copies && s->count > 1)
+        TX_THEN(status, add_copier(s, model));
     return TX_RETURN(status, s, slots, tx_slots_free);
 }
 
@@ -171,6 +184,8 @@ void tx_slots_free(tx_slots *slots)
     free_passes(&slots->prefill);
     free_passes(&slots->score);
     free_passes(&slots->start);
+    tx_plan_free(slots->copier.plan);
+    tx_graph_free(slots->copier.graph);
     tx_source_free(slots->source);
 #define X(array, elements) free(slots->array);
     ARRAYS(X)

@@ -21,11 +21,19 @@ typedef struct tx_slots_passes {
     int32_t count;
 } tx_slots_passes;
 
+/* Copies caches and states from slot to slot. Without `plan` slots are not copied. */
+typedef struct tx_slots_copier {
+    tx_graph *graph;
+    tx_tensor *sources, *positions; /* [count] */
+    tx_plan *plan;
+} tx_slots_copier;
+
 struct tx_slots {
     tx_slots_passes prefill, decode, score, start; /* at most one plan in `score` and `start` */
-    tx_source *source;                             /* of an encoder; or NULL */
-    int64_t count, context, vocab, padded, beams;  /* padded: vocabulary in memory */
-    tx_comm *ranks;                                /* that divide the model; or NULL */
+    tx_slots_copier copier;
+    tx_source *source;                            /* of an encoder; or NULL */
+    int64_t count, context, vocab, padded, beams; /* padded: vocabulary in memory */
+    tx_comm *ranks;                               /* that divide the model; or NULL */
     bool varied, q8_0, recurs; /* recurs: a slot has states, which only continue after its last token */
     tx_dtype autocast;
     const tx_config *config;

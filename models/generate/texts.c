@@ -244,8 +244,11 @@ tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, 
 tx_status tx_batch_create(tx_lm *lm, int64_t slots, int64_t context, tx_batch **batch)
 {
     TX_NEEDS(lm && batch, TX_INVALID);
-    const tx_generator_options sizes = {
-        .size = sizeof sizes, .batch = slots, .beams = 1, .context = context ? context : tx_lm_positions(lm)};
+    const tx_generator_options sizes = {.size = sizeof sizes,
+                                        .batch = slots,
+                                        .beams = 1,
+                                        .context = context ? context : tx_lm_positions(lm),
+                                        .copies = lm->devices < 2};
     const tx_batch_owner owner = {lm, tx_lm_open_tokenizer, tx_lm_drop};
     tx_slots *created = NULL;
     TX_TRY(tx_lm_compile_slots(lm, &sizes, &created));

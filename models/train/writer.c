@@ -65,7 +65,8 @@ tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_tr
                                               .batch = o->slots,
                                               .beams = 1,
                                               .context = o->block,
-                                              .autocast = o->eval_autocast};
+                                              .autocast = o->eval_autocast,
+                                              .copies = true};
     created->prompts = malloc((size_t)o->eval_batch * sizeof *created->prompts);
     created->written = malloc((size_t)o->eval_batch * sizeof *created->written);
     const bool has = created->prompts && created->written;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Continuous batching by the public header, with a small random GPT-2. Requests in a full batch get the same tokens and
  * the same bits of log-probabilities as in an empty one. Tokens equal those of tx_lm_generate, and log-probabilities
- * those of tx_lm_logits. Also refusals and requests that are cancelled.
+ * those of tx_lm_logits. Requests with the same prompt get the same bits as alone, and the prompt is computed once.
+ * Also refusals and requests that are cancelled.
  *
  *     test_batch DEVICE */
 #include "models/arch/gpt2.h"
@@ -16,17 +17,14 @@ enum { VOCAB = 257, POSITIONS = 330, REQUESTS = 23, NEW = 12, LONGEST = 300 };
 
 static const char *device = "cpu";
 
-static int set_up(void **state)
+/* Saves a random model, and frees the configuration. */
+static int save(tx_config *config, void **state)
 {
     char *folder = make_scratch();
     const tx_engine_options options = {.size = sizeof options};
-    tx_config *config;
     tx_engine *engine;
     tx_model *model;
     tx_graph *graph;
-    assert_ok(tx_config_preset("gpt2", &config));
-    assert_ok(tx_config_override(config, "vocab_size=257,n_positions=330,n_embd=24,n_layer=2,n_head=2,"
-                                         "bos_token_id=256,eos_token_id=256,initializer_range=0.25"));
     assert_ok(tx_engine_create(&options, &engine));
     assert_ok(tx_model_create(engine, &model));
     assert_ok(tx_graph_create(model, &graph));
@@ -40,6 +38,30 @@ static int set_up(void **state)
     tx_config_free(config);
     *state = folder;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    tx_config *config;
+    assert_ok(tx_config_preset("gpt2", &config));
+    assert_ok(tx_config_override(config, "vocab_size=257,n_positions=330,n_embd=24,n_layer=2,n_head=2,"
+                                         "bos_token_id=256,eos_token_id=256,initializer_range=0.25"));
+    return save(config, state);
+}
+
+/* Each layer has attention and a recurrent mixer. */
+static int set_up_hybrid(void **state)
+{
+    const char *text = "{\"model_type\": \"falcon_h1\", \"vocab_size\": 257, \"hidden_size\": 12, "
+                       "\"intermediate_size\": 10, \"num_hidden_layers\": 2, \"num_attention_heads\": 3, "
+                       "\"num_key_value_heads\": 1, \"max_position_embeddings\": 330, \"mamba_d_ssm\": 24, "
+                       "\"mamba_n_heads\": 4, \"mamba_n_groups\": 2, \"mamba_d_state\": 5, "
+                       "\"bos_token_id\": 256, \"eos_token_id\": 256, \"initializer_range\": 0.3}";
+    tx_config *config;
+    tx_json *json;
+    assert_ok(tx_json_parse_line(text, strlen(text), "hybrid", &json));
+    assert_ok(tx_config_of_json(json, &config));
+    return save(config, state);
 }
 
 static tx_lm *open_lm(void **state)
@@ -252,10 +274,81 @@ static void test_ends(void **state)
     tx_lm_free(lm);
 }
 
+/* Adds request i of groups of five with a prompt of their own: of LONGEST tokens, or of two. */
+static void add_of_group(tx_batch *batch, const tx_lm *lm, int64_t i, answer *to)
+{
+    int32_t ids[LONGEST];
+    tx_generation how = *tx_lm_generation(lm);
+    how.max_new_tokens = 1 + i * 5 % NEW;
+    how.do_sample = true;
+    const tx_batch_request r = {.size = sizeof r,
+                                .ids = ids,
+                                .count = fill(i / 5 % 2 ? 7 : 5, ids),
+                                .how = &how,
+                                .sample = (uint64_t)i,
+                                .logprobs = true,
+                                .top = 3,
+                                .context = to,
+                                .token = token,
+                                .end = end};
+    assert_ok(tx_batch_add(batch, &r));
+}
+
+/* Groups of five in three slots, so that requests of a group come while others of it run, or after them. */
+static void test_groups(void **state)
+{
+    static answer crowd[20], alone;
+    tx_lm *lm = open_lm(state);
+    tx_batch *batch;
+    bool running = true;
+    memset(crowd, 0, sizeof crowd); /* two tests */
+    assert_ok(tx_batch_create(lm, 3, 0, &batch));
+    for (int64_t i = 0; running || i < 20;) {
+        while (i < 20 && tx_batch_free_slots(batch) > 0) {
+            add_of_group(batch, lm, i, &crowd[i]);
+            i++;
+        }
+        assert_ok(tx_batch_step(batch, &running));
+    }
+    for (int64_t i = 0; i < 20; i++) { /* the prompt before is another */
+        alone = (answer){.count = 0};
+        add(batch, 1, tx_lm_generation(lm), &(answer){.most = 1});
+        for (running = true; running;)
+            assert_ok(tx_batch_step(batch, &running));
+        add_of_group(batch, lm, i, &alone);
+        for (running = true; running;)
+            assert_ok(tx_batch_step(batch, &running));
+        assert_true(same(&crowd[i], &alone));
+    }
+    tx_batch_free(batch);
+    tx_lm_free(lm);
+}
+
+/* A step computes at most a piece of a prompt, so that four long prompts would take eight steps. */
+static void test_once(void **state)
+{
+    static answer a[4];
+    tx_lm *lm = open_lm(state);
+    tx_batch *batch;
+    bool running;
+    assert_ok(tx_batch_create(lm, 4, 0, &batch));
+    for (int64_t i = 0; i < 4; i++)
+        add_of_group(batch, lm, i, &a[i]);
+    assert_ok(tx_batch_step(batch, &running));
+    assert_int_equal(a[0].count, 0);
+    assert_ok(tx_batch_step(batch, &running));
+    for (int64_t i = 0; i < 4; i++)
+        assert_int_equal(a[i].count, 1);
+    tx_batch_free(batch);
+    tx_lm_free(lm);
+}
+
 int main(int argc, char **argv)
 {
     device = tx_test_device(argc > 1 ? argv[1] : device);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowd), cmocka_unit_test(test_against_lm),
-                                       cmocka_unit_test(test_ends)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_crowd),  cmocka_unit_test(test_against_lm),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_once),
+        cmocka_unit_test(test_ends),   cmocka_unit_test_setup_teardown(test_groups, set_up_hybrid, close_scratch)};
     return cmocka_run_group_tests(tests, set_up, close_scratch);
 }

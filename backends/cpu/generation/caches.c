@@ -39,7 +39,16 @@ void TX_CPU_NAME(kv_append)(const tx_cpu_call *call)
     tx_cpu_slices(call, qkv->dim[1], tx_cpu_rows_grain(qkv->dim[0] * cache->dim[2]), kv_append_positions);
 }
 
-/* Reorders the rows at one position of all samples. It copies them first, so that any order is possible. */
+/* Whether the row of sample b at a position becomes another sample's. */
+static bool moves(const tx_cpu_call *call, int64_t b, int64_t position)
+{
+    const tx_shape *shape = &call->command->in[0].shape;
+    const int32_t source = ((const int32_t *)call->in[2])[b];
+    return source != b && source >= 0 && source < shape->dim[0] &&
+           position < tx_cpu_position(call, 3, b, shape->dim[1]);
+}
+
+/* Reorders the rows at one position of all samples. It copies those that move first, so that any order is possible. */
 static void reorder_position(const tx_cpu_call *call, char *cache, int64_t position)
 {
     const tx_shape *shape = &call->command->in[0].shape;
@@ -47,14 +56,12 @@ static void reorder_position(const tx_cpu_call *call, char *cache, int64_t posit
     const int64_t batch = shape->dim[0], step = shape->dim[1] * width;
     const int32_t *sources = call->in[2];
     char *row = cache + position * width, *copies = call->scratch;
-    bool moved = false;
     for (int64_t b = 0; b < batch; b++)
-        moved = moved || (sources[b] != b && position < tx_cpu_position(call, 3, b, shape->dim[1]));
-    for (int64_t b = 0; moved && b < batch; b++)
-        memcpy(copies + b * width, row + b * step, (size_t)width);
-    for (int64_t b = 0; moved && b < batch; b++)
-        if (sources[b] >= 0 && sources[b] < batch && position < tx_cpu_position(call, 3, b, shape->dim[1]))
-            memcpy(row + b * step, copies + sources[b] * width, (size_t)width);
+        if (moves(call, b, position))
+            memcpy(copies + b * width, row + sources[b] * step, (size_t)width);
+    for (int64_t b = 0; b < batch; b++)
+        if (moves(call, b, position))
+            memcpy(row + b * step, copies + b * width, (size_t)width);
 }
 
 static void kv_reorder_positions(const tx_cpu_call *call, int64_t first, int64_t last)

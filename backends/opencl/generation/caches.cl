@@ -83,7 +83,10 @@ __kernel void kv_append(const __global IN_T *qkv, long qo, __global CACHE_T *k_c
 #endif
 }
 
-/* TX_ROW is a position in the caches of all BATCH samples. */
+/* TX_ROW is a position in the caches of all BATCH samples. MOVES: the row of sample b there becomes another's. */
+#define MOVES(b)                                               \
+    (sources[b] != b && sources[b] >= 0 && sources[b] < BATCH && \
+     position < tx_position(positions[b], S))
 __kernel void kv_reorder(__global CACHE_T *k_cache, long ko, __global CACHE_T *v_cache, long vo,
                          const __global int *sources, long so, const __global int *positions, long po, long n, long S)
 {
@@ -92,7 +95,7 @@ __kernel void kv_reorder(__global CACHE_T *k_cache, long ko, __global CACHE_T *v
     sources += so;
     positions += po;
     for (int b = 0; b < BATCH; b++)
-        moved |= sources[b] != b && position < tx_position(positions[b], S);
+        moved |= MOVES(b);
     if (!moved)
         return;
     for (int kv = 0; kv < CACHES; kv++) {
@@ -100,10 +103,11 @@ __kernel void kv_reorder(__global CACHE_T *k_cache, long ko, __global CACHE_T *v
         TX_EACH({
             vec row[BATCH];
             for (int b = 0; b < BATCH; b++)
-                row[b] = TX_CAT(tx_load_, CACHE)(cache + b * S * n, i, n);
+                if (MOVES(b))
+                    row[b] = TX_CAT(tx_load_, CACHE)(cache + sources[b] * S * n, i, n);
             for (int b = 0; b < BATCH; b++)
-                if (sources[b] >= 0 && sources[b] < BATCH && position < tx_position(positions[b], S))
-                    TX_CAT(tx_store_, CACHE)(row[sources[b]], cache + b * S * n, i, n);
+                if (MOVES(b))
+                    TX_CAT(tx_store_, CACHE)(row[b], cache + b * S * n, i, n);
         })
     }
 }
