@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "models/data/rows.h"
+#include "models/task/policy.h"
 #include "models/train/writer.h"
 
 #include <inttypes.h>
@@ -72,8 +73,8 @@ static tx_status choose_lengths(tx_job *j)
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
     in->block = set->max_source_length;
-    tx_seq2seq_sized(&in->seq2seq, set->max_target_length, set->predict_with_generate);
-    in->task = &in->seq2seq.task;
+    tx_seq2seq_sized(&in->sized, set->max_target_length, set->predict_with_generate);
+    in->task = &in->sized.task;
     if (!set->predict_with_generate)
         return TX_OK;
     TX_TRY(tx_writer_settings(in->config, in->model_folder,
@@ -90,6 +91,10 @@ static tx_status choose_block(tx_job *j)
     const int64_t positions = in->config->positions;
     if (in->task->head == TX_HEAD_SEQ2SEQ)
         return choose_lengths(j);
+    if (in->task->generates) {
+        tx_policy_sized(in->task, set->max_completion_length, &in->sized);
+        in->task = &in->sized.task;
+    }
     in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
     if (in->block > positions && set->block && !in->task->of_texts)
         return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,

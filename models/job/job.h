@@ -44,7 +44,7 @@ typedef struct tx_job_inputs {
     char *train_name, *validation_name, *test_name; /* of the files that the user gave, in notes */
     const tx_task_row *row;                         /* of the task that the model is trained for */
     const tx_task *task;                            /* the same; that of the data, once they are open */
-    tx_own_task seq2seq;                            /* the same, if it is text for a text */
+    tx_own_task sized;                              /* the same, if options choose widths of its fields */
     tx_generation write;                            /* how evaluations write texts, if they do */
     const tx_metric *metric;                        /* selects the best evaluation */
     bool shared;                                    /* the validation data are a part of the training file */

@@ -6,14 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The fields of tokens get the width max_completion_length (tx_policy_sized). */
+#define TOKENS .width = 1, .of_block = true
 static const tx_field fields[] = {
     [TX_POLICY_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN},
     [TX_POLICY_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
-    [TX_POLICY_COMPLETION_LABELS] = {"completion_labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
+    [TX_POLICY_ROWS] = {"rows", TX_I32, TOKENS, .padding = -1, .places = true},
+    [TX_POLICY_COMPLETION_LABELS] = {"completion_labels", TX_I32, TOKENS, .padding = TX_IGNORE_LABEL},
     [TX_POLICY_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
-    [TX_POLICY_MASK] = {"completion_mask", TX_F32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_POLICY_OLD] = {"old_logps", TX_F32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_POLICY_REFERENCE] = {"reference_logps", TX_F32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_POLICY_MASK] = {"completion_mask", TX_F32, TOKENS, .padding = 0},
+    [TX_POLICY_OLD] = {"old_logps", TX_F32, TOKENS, .padding = 0},
+    [TX_POLICY_REFERENCE] = {"reference_logps", TX_F32, TOKENS, .padding = 0},
     [TX_POLICY_VALUES] = {"row_numbers", TX_F32, TX_POLICY_NUMBERS, .padding = 0},
     {.name = NULL},
 };
@@ -25,18 +28,20 @@ static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *
     const int64_t i = number % b->count, block = samples->block, sample = b->sample[i], answer = b->length[i];
     const int64_t begin = tx_sample_begin(d->end, sample), prompt = d->end[sample] - begin, length = prompt + answer;
     const bool learnt = b->numbers[i * TX_POLICY_NUMBERS + TX_POLICY_SEQUENCE_SHARE] > 0.0f;
-    int32_t *ids = to->field[TX_POLICY_INPUT_IDS], *labels = to->field[TX_POLICY_COMPLETION_LABELS];
+    const int64_t most = tx_field_values(&samples->task->fields[TX_POLICY_ROWS], block);
+    int32_t *ids = to->field[TX_POLICY_INPUT_IDS], *labels = to->field[TX_POLICY_COMPLETION_LABELS],
+            *rows = to->field[TX_POLICY_ROWS];
     float *mask = to->field[TX_POLICY_MASK], *old = to->field[TX_POLICY_OLD], *other = to->field[TX_POLICY_REFERENCE];
     TX_TRY(tx_store_read(&d->from.ids, begin, prompt, ids));
     memcpy(ids + prompt, b->ids + i * b->most, (size_t)answer * sizeof *ids);
     tx_field_pad(&fields[TX_POLICY_INPUT_IDS], ids + length, block - length);
-    for (int64_t t = 0; t < block; t++) {
-        const int64_t place = t + 1 - prompt; /* of the label in the completion */
-        const bool is = learnt && place >= 0 && place < answer;
-        labels[t] = is ? ids[t + 1] : TX_IGNORE_LABEL;
+    for (int64_t t = 0; t < most; t++) {
+        const bool is = learnt && t < answer;
+        rows[t] = is ? (int32_t)(prompt - 1 + t) : -1;
+        labels[t] = is ? ids[prompt + t] : TX_IGNORE_LABEL;
         mask[t] = is ? 1.0f : 0.0f;
-        old[t] = is ? b->old[i * b->most + place] : 0.0f;
-        other[t] = is ? b->reference[i * b->most + place] : 0.0f;
+        old[t] = is ? b->old[i * b->most + t] : 0.0f;
+        other[t] = is ? b->reference[i * b->most + t] : 0.0f;
     }
     memcpy(to->field[TX_POLICY_VALUES], b->numbers + i * TX_POLICY_NUMBERS, TX_POLICY_NUMBERS * sizeof(float));
     *(int32_t *)to->field[TX_POLICY_LENGTHS] = (int32_t)length;
@@ -116,22 +121,28 @@ static bool refers(const tx_task *task, const tx_job_settings *set)
     return set->beta > 0.0;
 }
 
-#define TASK(word)                           \
-    const tx_task tx_##word = {              \
-        .name = #word,                       \
-        .head = TX_HEAD_CAUSAL_LM,           \
-        .of_texts = true,                    \
-        .data_size = sizeof(tx_policy_data), \
-        .read = tx_policy_data_read,         \
-        .release = tx_policy_data_release,   \
-        .save = tx_conversation_data_save,   \
-        .end = tx_conversation_data_end,     \
-        .fields = fields,                    \
-        .row = row,                          \
-        .loss = tx_policy_loss,              \
-        .generates = true,                   \
-        .refers = refers,                    \
-        .metrics = tx_policy_metrics,        \
-    }
-TASK(grpo);
-TASK(rloo);
+void tx_policy_sized(const tx_task *task, int64_t most, tx_own_task *own)
+{
+    tx_own_task_make(task, own);
+    for (tx_field *f = own->field; f->name; f++)
+        f->width = f->of_block ? most : f->width;
+}
+
+#define TASK(word, ...)                                             \
+    const tx_task tx_##word = {.name = #word,                       \
+                               .head = TX_HEAD_CAUSAL_LM,           \
+                               .of_texts = true,                    \
+                               .data_size = sizeof(tx_policy_data), \
+                               .read = tx_policy_data_read,         \
+                               .release = tx_policy_data_release,   \
+                               .save = tx_conversation_data_save,   \
+                               .end = tx_conversation_data_end,     \
+                               .fields = fields,                    \
+                               .row = row,                          \
+                               .loss = tx_policy_loss,              \
+                               .generates = true,                   \
+                               .refers = refers,                    \
+                               .metrics = tx_policy_metrics,        \
+                               __VA_ARGS__}
+TASK(grpo, .one_out = false);
+TASK(rloo, .one_out = true);

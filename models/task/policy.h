@@ -12,9 +12,10 @@
 enum {
     TX_POLICY_INPUT_IDS,
     TX_POLICY_LENGTHS,
-    TX_POLICY_COMPLETION_LABELS, /* the next token, if it belongs to the completion and to the loss */
+    TX_POLICY_ROWS,              /* positions before the completion's tokens: only their logits are computed */
+    TX_POLICY_COMPLETION_LABELS, /* the tokens, if they belong to the loss */
     TX_POLICY_LABELS,
-    TX_POLICY_MASK,      /* 1 for positions with such a label, else 0 */
+    TX_POLICY_MASK,      /* 1 for tokens of the loss, else 0 */
     TX_POLICY_OLD,       /* the log-probabilities of the labels at generation */
     TX_POLICY_REFERENCE, /* those of the reference model */
     TX_POLICY_VALUES     /* numbers of the row */
@@ -78,6 +79,9 @@ typedef struct tx_policy_type {
 
 extern const tx_task tx_grpo, tx_rloo;
 
+/* Makes a copy of such a task for completions of at most `most` tokens. */
+void tx_policy_sized(const tx_task *task, int64_t most, tx_own_task *own);
+
 /* The type of --loss_type. TX_INVALID if the task has no such loss. */
 tx_status tx_policy_read(const tx_task *task, const tx_job_settings *set, const tx_policy_type **type);
 /* Whether each generation batch is learnt in one step, so that the old log-probabilities are the current ones. */
@@ -88,7 +92,7 @@ static inline bool tx_policy_is_current(const tx_job_settings *set)
 /* Whether the log-ratio is that of a whole sequence. RLOO's is the sum, not the mean. */
 static inline bool tx_policy_by_sequence(const tx_task *task, const tx_job_settings *set)
 {
-    return task == &tx_rloo || set->importance_sampling == TX_IMPORTANCE_SEQUENCE;
+    return task->one_out || set->importance_sampling == TX_IMPORTANCE_SEQUENCE;
 }
 
 /* Gives the samples room for generation batches of `count` completions, and sets their

@@ -139,7 +139,7 @@ static void set_numbers(const tx_task *task, const tx_job_settings *set, const t
     const bool sequence = tx_policy_by_sequence(task, set);
     to[TX_POLICY_ADVANTAGE] = (float)b->advantage[i];
     to[TX_POLICY_WEIGHT] = (float)weights[type->sum];
-    to[TX_POLICY_RATIO_SHARE] = (float)(task == &tx_rloo ? 1.0 : over(length));
+    to[TX_POLICY_RATIO_SHARE] = (float)(task->one_out ? 1.0 : over(length));
     to[TX_POLICY_TOKEN_SHARE] = (float)token;
     to[TX_POLICY_CLIP_SHARE] = (float)(sequence ? over(length) : token);
     to[TX_POLICY_SEQUENCE_SHARE] = length > 0.0 ? (float)over(length) : 0.0f;
@@ -153,7 +153,7 @@ void tx_policy_score(const tx_task *task, const tx_job_settings *set, const tx_p
         total[i] = sum_of(b->rewards + i * b->functions, weights, b->functions);
         all += learnt(set, b, i);
     }
-    if (task == &tx_rloo)
+    if (task->one_out)
         leave_one_out(set, total, b, deviation);
     else if (set->multi_objective)
         normalize_functions(weights, b, deviation);

@@ -20,7 +20,7 @@ tx_status tx_policy_read(const tx_task *task, const tx_job_settings *set, const 
 {
     char list[128] = "";
     const char *name = set->loss_type ? set->loss_type : types[0].name;
-    if (task == &tx_rloo) {
+    if (task->one_out) {
         *type = &rloo_type;
         return set->loss_type ? tx_fail(TX_INVALID, "--loss_type: rloo has only one loss: leave it out") : TX_OK;
     }
@@ -36,7 +36,7 @@ tx_status tx_policy_read(const tx_task *task, const tx_job_settings *set, const 
 
 /* ---- Parts ------------------------------------------------------------------------------------------------ */
 
-/* The tensors of a micro-batch of n rows with T positions. */
+/* The tensors of a micro-batch of n rows whose completions have at most T tokens. */
 typedef struct batch {
     tx_graph *graph;
     const tx_task *task;
@@ -44,7 +44,7 @@ typedef struct batch {
     const tx_policy_type *type;
     tx_shape shape;       /* [n, T] */
     tx_tensor *mask;      /* [n, T] */
-    tx_tensor *logps;     /* [n, T]: log-probabilities of the labels, 0 elsewhere */
+    tx_tensor *logps;     /* [n, T]: log-probabilities of the labels, 0 after them */
     tx_tensor *entropy;   /* [n, T] */
     tx_tensor *ratio;     /* [n, T] */
     tx_tensor *clipped;   /* [n, T]: the ratio, at most --delta */
@@ -111,7 +111,7 @@ static void compare(batch *b)
     }
     b->ratio = tx_exponential(log);
     b->clipped = b->set->delta > 0.0 ? at_most(b, b->ratio, b->set->delta) : b->ratio;
-    if (b->task == &tx_rloo || !(b->set->beta > 0.0))
+    if (b->task->one_out || !(b->set->beta > 0.0))
         return;
     tx_tensor *d = minus(tx_find_input(b->graph, "reference_logps"), b->logps);
     tx_tensor *k3 = plus(b, minus(tx_exponential(d), d), -1.0);

@@ -88,7 +88,9 @@ static int64_t sequences_of(const tx_field *field)
 /* The number of values of a sequence. */
 static int64_t width_of(const tx_field *field, int64_t block)
 {
-    return field->width == TX_FIELD_BLOCK ? block : field->width > 0 ? field->width : 1;
+    if (field->width == TX_FIELD_BLOCK || (field->of_block && field->width > block))
+        return block;
+    return field->width > 0 ? field->width : 1;
 }
 
 int64_t tx_field_values(const tx_field *field, int64_t block)

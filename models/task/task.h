@@ -15,7 +15,7 @@
 #include "tx.h"
 
 /* Limits of a task. */
-enum { TX_FIELDS_MAX = 8, TX_SUMS_MAX = 12, TX_METRICS_MAX = 12 };
+enum { TX_FIELDS_MAX = 9, TX_SUMS_MAX = 12, TX_METRICS_MAX = 12 };
 
 /* Width of a field that has a value for each position. */
 #define TX_FIELD_BLOCK (-1)
@@ -32,6 +32,8 @@ typedef struct tx_field {
     double padding;    /* value of positions without a sample */
     int32_t sequences; /* of a row, each with such values, so that the shape begins with rows * sequences; 0 means 1 */
     bool target;       /* of a target of `width` positions: rows of a batch may have fewer (tx_batch.target) */
+    bool of_block;     /* of at most `width` positions of the block: rows have the lesser of both numbers */
+    bool places;       /* of places in a row, or -1; the plan's input has places in all rows of the micro-batch */
 } tx_field;
 
 /* Rows of a task's fields. The caller owns the memory of the fields. */
@@ -150,6 +152,7 @@ struct tx_task {
     /* The model writes the rows before each step (tx_policy_data), so that batches are prepared when their step begins,
      * in order. */
     bool generates;
+    bool one_out; /* of rewards: a completion is compared with the mean of the others (RLOO) */
     /* Whether the loss compares with a reference model. NULL if it never does. Each step of a task with this function
      * logs the means of the loss's rows, all metrics but the first. */
     bool (*refers)(const tx_task *task, const tx_job_settings *set);

@@ -28,17 +28,16 @@ static void choose_prompts(tx_rollout *r, int64_t generation)
 static tx_status evaluate_batch(tx_rollout *r, int64_t first)
 {
     enum { COLUMNS = 2 };
-    const tx_policy_data *d = r->data;
-    const tx_policy_batch *b = &d->batch;
+    const tx_policy_batch *b = &r->data->batch;
     const tx_sample_order order = {0};
     double sums[TX_SUMS_MAX] = {0};
     TX_TRY(tx_samples_rows(&r->samples, &order, first, &r->batch));
     r->batch.longest = tx_batch_longest(r->task, &r->batch);
     TX_TRY(tx_trainer_evaluate(r->trainer, &r->batch, sums, r->outputs));
-    const int64_t positions = tx_trainer_positions(r->trainer, &r->batch);
+    const int64_t positions = tx_field_values(&r->task->fields[TX_POLICY_ROWS], /* of a row of the plan */
+                                              tx_trainer_positions(r->trainer, &r->batch));
     for (int64_t i = first; i < b->count && i < first + r->batch.rows; i++) {
-        const int64_t sample = b->sample[i], prompt = d->end[sample] - tx_sample_begin(d->end, sample);
-        const float *from = r->outputs + ((i - first) * positions + prompt - 1) * COLUMNS;
+        const float *from = r->outputs + (i - first) * positions * COLUMNS;
         for (int64_t t = 0; t < b->length[i]; t++) {
             b->old[i * b->most + t] = from[t * COLUMNS];
             b->reference[i * b->most + t] = from[t * COLUMNS + 1];
@@ -86,7 +85,7 @@ tx_status tx_rollout_begin(tx_rollout *r, int64_t step)
     TX_TRY(tx_rollout_write(r));
     tx_rollout_score(r); /* also marks the tokens whose log-probabilities are needed */
     TX_TRY(find_logps(r));
-    if (r->task == &tx_rloo)
+    if (r->task->one_out)
         tx_rollout_score(r);
     tx_rollout_measure(r);
     if (r->set->log_completions && tx_rollout_log(r))

@@ -102,7 +102,7 @@ static void note_rewards(tx_rollout *r)
     tx_rollout_note(r, tx_policy_mean(r->total, b->count), "reward");
     tx_rollout_note(r, tx_policy_deviation(r->total, b->count), "reward_std");
     tx_rollout_note(r, (double)equal / (double)b->count, "frac_reward_zero_std");
-    if (r->task == &tx_rloo && r->set->beta > 0.0)
+    if (r->task->one_out && r->set->beta > 0.0)
         tx_rollout_note(r, kl / tokens, "kl");
 }
 

@@ -14,7 +14,8 @@ typedef struct batch_plan {
     tx_graph *graph;
     tx_tensor *field[TX_FIELDS_MAX], *output, *loss;
     tx_plan *plan;
-    int64_t runs; /* since profiling began */
+    int64_t positions; /* of a row */
+    int64_t runs;      /* since profiling began */
 } batch_plan;
 
 struct tx_trainer {
@@ -22,7 +23,7 @@ struct tx_trainer {
     const tx_config *config;
     tx_trainer_options options;
     batch_plan train[TX_LENGTHS_MAX], evaluate[TX_LENGTHS_MAX]; /* from whole rows to the shortest rows */
-    void *narrow;                                               /* a field of a batch with shorter rows */
+    void *narrow;                                               /* a field of a batch as a plan reads it */
     void *padding;             /* a micro-batch without rows, for a short step of a pipeline */
     tx_plan *update, *average; /* the average's is NULL except for schedule-free optimizers */
     bool averaged;             /* the model has the average of the weights, not the weights of training */
@@ -50,6 +51,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t wh
     const tx_trainer_options *o = &trainer->options;
     const tx_task *task = o->task;
     const int64_t block = tx_trainer_length(o, which) / chunks_of(o);
+    result->positions = block;
     TX_TRY(tx_graph_create(trainer->model, &result->graph));
     TX_TRY(tx_graph_autocast(result->graph, train ? o->autocast : o->eval_autocast));
     if (train && (o->checkpointing.whole != 0 || o->checkpointing.cheap != 0))
@@ -128,7 +130,7 @@ static tx_status prepare(tx_trainer *trainer)
         trainer->padding = malloc((size_t)(o->batch * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->padding ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a micro-batch"));
     }
-    if (tx_trainer_plans(o) > 1 || chunks_of(o) > 1) {
+    if (tx_trainer_plans(o) > 1 || chunks_of(o) > 1 || o->task->generates) {
         const int64_t rows = o->batch > o->eval_batch ? o->batch : o->eval_batch;
         trainer->narrow = malloc((size_t)(rows * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->narrow ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows"));
@@ -266,19 +268,24 @@ tx_status tx_trainer_average(tx_trainer *trainer, bool averaged)
 }
 
 /* The values of a field for a plan with shorter rows: the beginnings of the rows, or with context parallelism the two
- * of 2 N chunks of each row that belong to this rank. */
-static const void *narrow(const tx_trainer *trainer, const tx_field *field, const tx_shape *shape, const void *values)
+ * of 2 N chunks of each row that belong to this rank. Places become those in all rows. */
+static const void *narrow(const tx_trainer *trainer, const tx_field *field, const batch_plan *plan,
+                          const tx_shape *shape, const void *values)
 {
     const tx_trainer_options *o = &trainer->options;
+    if (field->width != TX_FIELD_BLOCK && !field->target && !field->of_block)
+        return values;
     const int64_t block = tx_field_shape(field, 1, o->block).dim[1], length = shape->dim[1], half = length / 2;
     const int64_t first = chunk_of(o) * half, second = (2 * chunks_of(o) - 1 - chunk_of(o)) * half;
     int32_t *to = trainer->narrow; /* both types of fields have 4 bytes */
-    if ((field->width != TX_FIELD_BLOCK && !field->target) || length == block)
+    if (length == block && !field->places)
         return values;
     for (int64_t r = 0; r < shape->dim[0]; r++) {
         const int32_t *row = (const int32_t *)values + r * block;
         memcpy(to + r * length, row + first, (size_t)half * sizeof *to);
         memcpy(to + r * length + half, row + second, (size_t)(length - half) * sizeof *to);
+        for (int64_t i = r * length; i < (r + 1) * length && field->places; i++)
+            to[i] += to[i] < 0 ? 0 : (int32_t)(r * plan->positions);
     }
     return to;
 }
@@ -290,7 +297,7 @@ static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const
     for (int32_t f = 0; task->fields[f].name; f++) {
         tx_tensor *field = tx_plan_input(plan->plan, plan->field[f], micro_batch);
         const tx_shape *shape = tx_tensor_shape(field);
-        TX_TRY(tx_plan_write(plan->plan, field, narrow(trainer, &task->fields[f], shape, batch->field[f]),
+        TX_TRY(tx_plan_write(plan->plan, field, narrow(trainer, &task->fields[f], plan, shape, batch->field[f]),
                              (size_t)tx_shape_count(shape) * tx_dtype_size(tx_tensor_dtype(field))));
     }
     return TX_OK;
