@@ -28,7 +28,8 @@ tx_status tx_choice_create(int64_t vocab, tx_choice *choice)
     choice->largest = malloc((size_t)blocks_of(vocab) * sizeof *choice->largest);
     choice->scores = malloc((size_t)vocab * sizeof *choice->scores);
     choice->heap = malloc((size_t)vocab * sizeof *choice->heap);
-    return choice->largest && choice->scores && choice->heap
+    choice->weights = malloc((size_t)vocab * sizeof *choice->weights);
+    return choice->largest && choice->scores && choice->heap && choice->weights
                ? TX_OK
                : tx_fail(TX_MEMORY, "generate: no memory to choose a token");
 }
@@ -38,6 +39,7 @@ void tx_choice_free(tx_choice *choice)
     free(choice->largest);
     free(choice->scores);
     free(choice->heap);
+    free(choice->weights);
     *choice = (tx_choice){0};
 }
 
@@ -296,18 +298,18 @@ static int64_t leave_out_top(const tx_generation *how, const weights *w, tx_scor
     return kept;
 }
 
-/* Samples from the `count` tokens that end at `last`, or from the first `count` ids if `last` is NULL. */
-static int32_t draw(const weights *w, const tx_scored *last, int64_t count, double u, int32_t best)
+/* Samples from the `count` tokens that end at `last`, or from the first `count` ids if `last` is NULL. `part` has room
+ * for their weights. */
+static int32_t draw(const weights *w, const tx_scored *last, int64_t count, double u, int32_t best, double *part)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < count; i++)
-        sum += weight(w, last ? last[-i].id : i);
+        sum += part[i] = weight(w, last ? last[-i].id : i);
     double left = u * sum;
     for (int64_t i = 0; i < count; i++) {
-        const int64_t id = last ? last[-i].id : i;
-        left -= weight(w, id);
+        left -= part[i];
         if (left < 0.0)
-            return (int32_t)id;
+            return (int32_t)(last ? last[-i].id : i);
     }
     return best; /* because of rounding */
 }
@@ -340,7 +342,7 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
         kept = leave_out_top(how, &w, list(&w, choice, last, kept), kept);
         last = choice->heap + kept - 1;
     }
-    *id = draw(&w, last, kept, u, best);
+    *id = draw(&w, last, kept, u, best, choice->weights);
     return TX_OK;
 }
 

@@ -29,6 +29,7 @@ typedef struct tx_choice {
     float *largest; /* of each block of scores */
     float *scores;
     tx_scored *heap;
+    double *weights; /* of the tokens of a draw */
 } tx_choice;
 
 tx_status tx_choice_create(int64_t vocab, tx_choice *choice);
