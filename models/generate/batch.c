@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens of prompts that are computed between two steps, so that running texts do not wait long. */
+/* Tokens of prompts that are computed between two steps, so that texts somebody waits for are not late. */
 #define PROMPT_TOKENS 256
 
 /* A slot's request. */
@@ -382,7 +382,7 @@ static tx_status start(tx_batch *b)
 static tx_status compute_prompts(tx_batch *b)
 {
     TX_TRY(start(b));
-    for (int64_t left = PROMPT_TOKENS; left > 0;) {
+    for (int64_t left = b->owner.lm ? PROMPT_TOKENS : INT64_MAX; left > 0;) {
         sequence *s = oldest_prompt(b);
         if (!s)
             return TX_OK;

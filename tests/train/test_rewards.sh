@@ -88,6 +88,25 @@ numbers loss "$work/way/log.jsonl" | head -n 1 > "$work/first"
 echo 0 > "$work/zero"
 near "$work/zero" "$work/first" 1e-6 || fail "advantages of a group whose mean is not 0"
 
+# Rows that are shorter than max_completion_length have the losses of whole rows. The prompts have five tokens.
+for _ in 1 2 3 4 5 6; do
+    echo '{"completion_ids": [49, 50, 256], "rewards": {"a": 1}}'
+    echo '{"completion_ids": [51, 256], "rewards": {"a": 0.5}}'
+    echo '{"completion_ids": [52], "rewards": {"a": 0}}'
+    echo '{"completion_ids": [49, 256], "rewards": {"a": 0.25}}'
+done > "$work/recorded.jsonl"
+for way in "" --pad_to_max_length; do
+    # shellcheck disable=SC2086
+    "$bin/txtrain" --task_name grpo --train_file "$work/prompts.jsonl" --model_name_or_path "$work/model" \
+        --rollout_file "$work/recorded.jsonl" --device "$device" --threads 1 --max_steps 3 --num_generations 4 \
+        --per_device_train_batch_size 4 --max_completion_length 40 --max_seq_length 64 --num_iterations 2 \
+        --learning_rate 1e-3 --mask_truncated_completions --overwrite_output_dir --output_dir "$work/rows$way" $way \
+        > "$work/out" 2> "$work/err" || fail "recorded completions $way"
+    numbers loss "$work/rows$way/log.jsonl" > "$work/losses$way"
+done
+[ "$(numbers padded_tokens "$work/rows/log.jsonl" | head -n 1)" -eq 32 ] || fail "the rows are not short"
+near "$work/losses--pad_to_max_length" "$work/losses" 1e-5 || fail "short rows have other losses"
+
 for way in "" "--lora_r 2" rloo "--num_iterations 3 --logging_steps 4"; do
     task='' file=model.safetensors
     case $way in [a-z]*) task=$way way= ;; esac
