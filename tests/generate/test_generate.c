@@ -60,9 +60,9 @@ static int tear_down(void **state)
 static tx_slots *make_slots(const fixture *f, int64_t count, int64_t prompt, bool beams)
 {
     tx_slots *made = NULL;
-    assert_ok(tx_slots_create(f->model, f->config,
-                              &(tx_slots_options){count, POSITIONS, prompt, beams ? 2 : 1, 0, false, TX_F32, NULL},
-                              &made));
+    assert_ok(tx_slots_create(
+        f->model, f->config,
+        &(tx_slots_options){count, POSITIONS, prompt, beams ? 2 : 1, 0, false, TX_F32, NULL, false}, &made));
     return made;
 }
 
@@ -235,7 +235,7 @@ static bool ends(void *context, const int32_t *ids, int64_t count)
 static tx_generator *make_generator(fixture *f, int64_t batch, int64_t beams, int64_t prompt, int64_t context)
 {
     const tx_generator_options options = {sizeof options, batch, beams, prompt, context, false, 0,
-                                          NULL,           false, NULL,  TX_F32, NULL};
+                                          NULL,           false, NULL,  TX_F32, NULL,    false};
     tx_generator *made = NULL;
     assert_ok(tx_generator_create(f->model, f->config, &options, &made));
     return made;
@@ -338,7 +338,7 @@ static void misuse_is_refused(void **state)
     assert_refused(tx_generator_run(g, &outside, 1, 0, &how, &sink), TX_INVALID, "outside the vocabulary");
     assert_int_equal(out.count[0], 0);
     const tx_generator_options longer = {sizeof longer, 1,     1,    40,     POSITIONS + 1, false, 0,
-                                         NULL,          false, NULL, TX_F32, NULL};
+                                         NULL,          false, NULL, TX_F32, NULL,          false};
     assert_refused(tx_generator_create(f->model, f->config, &longer, &none), TX_INVALID, "90 positions");
     tx_generator_free(g);
 }

@@ -61,7 +61,8 @@ static void passes_have_the_bits_of_steps(void **state)
         const float *all = NULL;
         int64_t stride = 0;
         assert_ok(tx_slots_create(s.model, s.config,
-                                  &(tx_slots_options){1, POSITIONS, POSITIONS, 1, MOST, d > 2, TX_F32, NULL}, &slots));
+                                  &(tx_slots_options){1, POSITIONS, POSITIONS, 1, MOST, d > 2, TX_F32, NULL, false},
+                                  &slots));
         assert_ok(tx_model_init(s.model, 4));
         for (int64_t prompt = 5; prompt < POSITIONS - MOST; prompt += 57) {
             for (int64_t done = 0; done < prompt;)
@@ -96,8 +97,8 @@ static void blocks_are_near(void **state)
         const subject s = open_subject(TX_F32);
         tx_slots *slots = NULL;
         tx_memory planned, counted;
-        assert_ok(tx_slots_create(s.model, s.config,
-                                  &(tx_slots_options){1, POSITIONS, POSITIONS, 1, 0, q8_0, TX_F32, NULL}, &slots));
+        assert_ok(tx_slots_create(
+            s.model, s.config, &(tx_slots_options){1, POSITIONS, POSITIONS, 1, 0, q8_0, TX_F32, NULL, false}, &slots));
         assert_ok(tx_model_init(s.model, 4));
         for (int64_t done = 0; done < POSITIONS - 1;)
             assert_ok(tx_slots_prefill(slots, 0, ids, POSITIONS - 1, &done, NULL, NULL));
@@ -157,9 +158,10 @@ static double check_texts(tx_slots *draft, int32_t *ids)
     texts plain = {.stop = -1}, fast = {.stop = -1};
     const subject a = open_subject(TX_F32), b = open_subject(TX_F32);
     tx_generator *one = NULL, *two = NULL;
-    const tx_generator_options options = {sizeof options, 2, 1, 75, 90, false, 0, NULL, false, NULL, TX_F32, NULL};
-    const tx_generator_options draft_tokens = {sizeof options, 2,     1,     75,   90,     false,
-                                               MOST,           draft, false, NULL, TX_F32, NULL};
+    const tx_generator_options options = {sizeof options, 2,     1,    75,     90,   false, 0,
+                                          NULL,           false, NULL, TX_F32, NULL, false};
+    const tx_generator_options draft_tokens = {sizeof options, 2,     1,    75,     90,   false, MOST,
+                                               draft,          false, NULL, TX_F32, NULL, false};
     assert_ok(tx_generator_create(a.model, a.config, &options, &one));
     assert_ok(tx_generator_create(b.model, b.config, &draft_tokens, &two));
     assert_ok(tx_model_init(a.model, 4));
@@ -210,8 +212,8 @@ static void guesses_of_a_model_change_nothing(void **state)
         const subject s = open_subject(TX_F32);
         const int64_t context = seed == 6 ? 12 : 90;
         tx_slots *draft = NULL;
-        assert_ok(tx_slots_create(s.model, s.config,
-                                  &(tx_slots_options){1, context, context / 2, 1, 0, false, TX_F32, NULL}, &draft));
+        assert_ok(tx_slots_create(
+            s.model, s.config, &(tx_slots_options){1, context, context / 2, 1, 0, false, TX_F32, NULL, false}, &draft));
         assert_ok(tx_model_init(s.model, seed == 6 ? 4 : (uint64_t)seed));
         const double accepted = check_texts(draft, ids);
         assert_true(seed == 5 ? accepted < 0.5 : accepted > 0.6);

@@ -299,7 +299,7 @@ static void check_greedy(subject *s, const tx_json *golden)
     tx_generation greedy = tx_generation_defaults(-1); /* the golden text does not end */
     greedy.max_new_tokens = LENGTH - PROMPT;
     const tx_generator_options options = {sizeof options, 1,     1,    PROMPT, LENGTH, false, 0,
-                                          NULL,           false, NULL, TX_F32, NULL};
+                                          NULL,           false, NULL, TX_F32, NULL,   false};
     new_model(s);
     must(tx_generator_create(s->model, s->config, &options, &generator));
     must(tx_arch_load(s->model, s->config, s->folder, NULL));
