@@ -190,10 +190,12 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
     return TX_OK;
 }
 
-/* Whether the slot of a request still has the prompt that was computed last. */
+/* Whether the slot of a request, maybe an earlier one, still has the prompt that was computed last. It must have been
+ * the request's whole prompt, since other pieces may give other bits. */
 static bool holds_last(const tx_batch *b, const sequence *s)
 {
-    return b->last.count > 0 && tx_slots_holds(b->slots, s - b->sequence, b->last.ids, b->last.count);
+    return b->last.count > 0 && s->prompt == b->last.count && !s->request.echo &&
+           tx_slots_holds(b->slots, s - b->sequence, b->last.ids, b->last.count);
 }
 
 void tx_batch_forget(tx_batch *batch)
@@ -292,13 +294,15 @@ static bool echo(const tx_batch *b, const sequence *s, int64_t first, const floa
     return true;
 }
 
-/* Remembers a prompt that has been computed, for requests with the same one. */
+/* Remembers a prompt that has been computed, for requests with the same one. A prompt with `echo` has other pieces, and
+ * so maybe other bits. */
 static void remember(tx_batch *b, const sequence *s)
 {
-    b->last.count = b->copies ? s->prompt : 0;
-    memcpy(b->last.ids, s->ids, (size_t)b->last.count * sizeof *s->ids);
-    if (b->copies)
-        memcpy(b->last.logits, tx_slots_logits(b->slots, s - b->sequence), (size_t)b->vocab * sizeof(float));
+    if (!b->copies || s->request.echo)
+        return;
+    b->last.count = s->prompt;
+    memcpy(b->last.ids, s->ids, (size_t)s->prompt * sizeof *s->ids);
+    memcpy(b->last.logits, tx_slots_logits(b->slots, s - b->sequence), (size_t)b->vocab * sizeof(float));
 }
 
 /* Computes the next piece of a prompt. */
@@ -459,6 +463,7 @@ tx_status tx_batch_step(tx_batch *batch, bool *running)
     }
     tx_status status = compute_tokens(b);
     TX_THEN(status, compute_prompts(b));
+    b->last.count = status ? 0 : b->last.count; /* after a failure the caches are invalid */
     *running = false;
     for (int64_t i = 0; i < b->count; i++)
         if (b->sequence[i].used && status)
