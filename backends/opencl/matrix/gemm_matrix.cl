@@ -340,6 +340,16 @@ static void clear(float sum[ATOMS_M][ATOMS_N][SUMS])
 
 #include "gemm_matrix_mend.cl"
 
+/* The words of work-items that the emulated instructions use. */
+#if EMULATED
+#define SHOWN_WORDS                    \
+    __local uint shown[GROUP * SHOWN]; \
+    for (int i = 0; i < SHOWN; i++)    \
+        shown[get_local_id(0) * SHOWN + i] = 0;
+#else
+#define SHOWN_WORDS __local uint *const shown = 0;
+#endif
+
 /* The blocks of a stage. */
 #define STAGE(tile, stage, block) ((tile) + (stage)*PLANES * (block))
 
@@ -349,13 +359,7 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
 {
     __local ab_t tile_a[STAGES * PLANES * BLOCK_A] ALIGNED;
     __local ab_t tile_b[STAGES * PLANES * BLOCK_B] ALIGNED;
-#if EMULATED
-    __local uint shown[GROUP * SHOWN];
-    for (int i = 0; i < SHOWN; i++)
-        shown[get_local_id(0) * SHOWN + i] = 0;
-#else
-    __local uint *const shown = 0;
-#endif
+    SHOWN_WORDS
     const int item = get_local_id(0), lane = item % LANES, warp = item / LANES;
     const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
     uint tile = (uint)(first_tile + get_group_id(0)) * (uint)(SPLITS(span) ? span : 1);
