@@ -137,16 +137,18 @@ check()
     model=$1 without=$2
     shift 2
     data_of "$model"
-    first=one
+    first=one least=0
     [ "$model" = experts ] && first=accumulation
+    [ "$model" = grpo ] && least=0.01 # the terms of its loss, which are near 1, nearly cancel out
     way $first whole "$@" || { fail "$model $*"; return; }
     numbers_of whole > "$work/expected"
     [ "$(wc -l < "$work/expected")" -eq 9 ] || fail "$model $*: not three steps in the log"
     for s in $splits; do
         case " $without " in *" $s "*) continue ;; esac
         way "$s" part "$@" || { fail "$model $*, $s"; continue; }
-        numbers_of part | paste "$work/expected" - | awk '
+        numbers_of part | paste "$work/expected" - | awk -v least="$least" '
             { d = $1 - $2; if (d < 0) d = -d; size = $1 < 0 ? -$1 : $1 }
+            size > 0 && size < least { size = least }
             !(NF == 2 && size > 0 && d <= 2e-5 * size) { print $1 " and " $2; bad = 1 }
             END { exit bad || NR != 9 }' > "$work/out" || fail "$model $*, $s: $(tr '\n' ';' < "$work/out")"
     done
