@@ -188,6 +188,17 @@ static void print_optimizers(void)
     }
 }
 
+/* Whether models have experts: all, some, of which config.json has their number, or none. */
+static const char *experts_of(const tx_architecture *a)
+{
+    if (a->inactive && a->inactive(a->defaults) > 0)
+        return "yes";
+    for (const tx_config_key *key = a->keys; key && key->name; key++)
+        if (strstr(key->name, "experts"))
+            return "some";
+    return "";
+}
+
 static void print_models(void)
 {
     static const char *const heads[TX_HEAD_COUNT] = {
@@ -203,8 +214,7 @@ static void print_models(void)
     printf("| `model_type` | class | task | experts | GGUF files |\n|---|---|---|---|---|\n");
     for (int i = 0; tx_architectures[i]; i++) {
         const tx_architecture *a = tx_architectures[i];
-        printf("| `%s` | `%s` | %s | %s | %s |\n", a->type, a->class_name, heads[a->head],
-               a->inactive && a->inactive(a->defaults) > 0 ? "yes" : "",
+        printf("| `%s` | `%s` | %s | %s | %s |\n", a->type, a->class_name, heads[a->head], experts_of(a),
                a->gguf && (a->head <= TX_HEAD_MASKED_LM || a->head >= TX_HEAD_STATES) ? "yes" : "");
     }
     for (const tx_wrapper *w = tx_wrappers; w->type; w++)
