@@ -2,7 +2,7 @@
 """Makes a pack of the programs that come with TX for NVIDIA cards, reads it, and assembles the programs for the
 architectures on which they run.
 
-    shipped.py KERNEL_TEXTS TX_PTX TEST_SHIPPED [--quick]     --quick: every 24th program
+    shipped.py KERNEL_TEXTS TX_PTX TEST_SHIPPED [--quick]     --quick: every 20th program
 
 Exit status 77: no compiler is installed."""
 import os
@@ -55,7 +55,7 @@ def main():
             skip("no libclc-19 or no zstd")
         some, pack = os.path.join(folder, "some.sh"), os.path.join(folder, "pack")
         with open(some, "w") as file:
-            file.write(f"#!/bin/sh\n{tx_ptx} $1 | sort -u | awk 'NR % {24 if quick else 1} == 0'\n")
+            file.write(f"#!/bin/sh\n{tx_ptx} $1 | sort -u | awk 'NR % {20 if quick else 1} == 0'\n")
         os.chmod(some, 0o755)
         status, text = run(["sh", COMPILE, some, tools.clang, LIBCLC, folder, pack])
         if status or run([test_shipped, "whole", pack])[0]:

@@ -399,7 +399,7 @@ int main(int argc, char **argv)
     else if (mode == EVEN)
         good = prove_even(context[0]);
     else if (mode == GELU)
-        good = prove_gelu(context[0], true) & prove_gelu(context[0], false);
+        good = prove_gelu(context[0], true) && prove_gelu(context[0], false);
     for (int kind = 0; mode == ERRORS && kind < KINDS; kind++)
         for (int64_t terms = argc > 2 ? atoll(argv[2]) : 64; terms <= (argc > 2 ? atoll(argv[2]) : 1024); terms *= 16)
             good = compare(context, kind, terms) && good;
