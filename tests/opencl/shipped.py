@@ -39,7 +39,7 @@ def check(tools, folder, line):
         ptx = file.read()
     if not re.search(r"^\.target sm_\d+a?, texmode_independent$", ptx, re.M) or ".ptr .global" not in ptx:
         errors.append(f"{source} {options}: this is no PTX for OpenCL")
-    if not re.search(rf"\.entry {kernel}\(", ptx):
+    if not re.search(r"\.entry " + ("" if kernel == "all" else rf"{kernel}\("), ptx):
         errors.append(f"{source} {options}: this is not kernel {kernel}")
     return large, errors
 

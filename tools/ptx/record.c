@@ -108,13 +108,14 @@ static tx_status write_program(const struct target *t, const tx_cl_program *p, c
                                const char *folder, FILE *list)
 {
     char path[1024], key[TX_PACK_KEY];
-    snprintf(path, sizeof path, "%s/%s.%s.cl", folder, p->source, p->kernel);
+    const char *kernel = *p->kernel ? p->kernel : "all";
+    snprintf(path, sizeof path, "%s/%s.%s.cl", folder, p->source, kernel);
     FILE *file = fopen(path, "w");
     const bool good = file && fputs(recipe->text, file) >= 0;
     if (!file || fclose(file) || !good)
         return tx_fail(TX_IO, "%s cannot be written", path);
     tx_pack_key(recipe->key, key);
-    fprintf(list, "%s %s %s %s %s %s\n", key, t->processor, t->version, p->source, p->kernel, recipe->options);
+    fprintf(list, "%s %s %s %s %s %s\n", key, t->processor, t->version, p->source, kernel, recipe->options);
     return TX_OK;
 }
 

@@ -14,7 +14,7 @@ void tx_record_close(tx_engine *engine);
 /* Sets whether products of fp32 may round to tf32 from now on. */
 void tx_record_tf32(tx_engine *engine, bool on);
 /* Writes the recorded programs: their texts to SOURCE.KERNEL.cl in `folder`, and a line for each program to `list`:
- * key (backends/opencl/shipped/pack.h), processor and version of PTX of clang, source, kernel, options. */
+ * key (backends/opencl/shipped/pack.h), processor and version of PTX of clang, source, kernel or "all", options. */
 tx_status tx_record_write(const tx_engine *engine, const char *folder, FILE *list);
 
 #endif
