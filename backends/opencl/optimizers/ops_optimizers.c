@@ -54,10 +54,7 @@ tx_status tx_cl_lion_8bit(tx_cl_builder *b, const tx_command *c)
 
 tx_status tx_cl_ademamix(tx_cl_builder *b, const tx_command *c)
 {
-    const int64_t n = tx_operand_count(&c->in[0]);
-    const tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d", TX_PARAM_BLOCK);
-    tx_cl_launch_columns(b, &form, "optimizers", "ademamix", n, 1);
-    tx_cl_arg_update(b, c);
+    tx_cl_update(b, c, "optimizers", "ademamix");
     tx_cl_arg_adam(b, &c->attrs);
     TX_CL_F32(b, (float)log((double)c->attrs.update.beta3), c->attrs.update.slow_weight, c->attrs.update.beta3_steps,
               c->attrs.update.slow_weight_steps);
@@ -66,17 +63,9 @@ tx_status tx_cl_ademamix(tx_cl_builder *b, const tx_command *c)
 
 /* ---- Schedule-free ------------------------------------------------------------------------------------------ */
 
-static void schedule_free(tx_cl_builder *b, const tx_command *c, const char *kernel)
-{
-    const int64_t n = tx_operand_count(&c->in[0]);
-    const tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d", TX_PARAM_BLOCK);
-    tx_cl_launch_columns(b, &form, "schedule_free", kernel, n, 1);
-    tx_cl_arg_update(b, c);
-}
-
 tx_status tx_cl_schedule_free_adamw(tx_cl_builder *b, const tx_command *c)
 {
-    schedule_free(b, c, "schedule_free_adamw");
+    tx_cl_update(b, c, "schedule_free", "schedule_free_adamw");
     tx_cl_arg_adam(b, &c->attrs);
     TX_CL_F32(b, c->attrs.update.warmup_steps);
     return tx_cl_arg_update_end(b);
@@ -84,14 +73,14 @@ tx_status tx_cl_schedule_free_adamw(tx_cl_builder *b, const tx_command *c)
 
 tx_status tx_cl_schedule_free_sgd(tx_cl_builder *b, const tx_command *c)
 {
-    schedule_free(b, c, "schedule_free_sgd");
+    tx_cl_update(b, c, "schedule_free", "schedule_free_sgd");
     TX_CL_F32(b, c->attrs.update.momentum, c->attrs.update.weight_decay, c->attrs.update.warmup_steps);
     return tx_cl_arg_update_end(b);
 }
 
 tx_status tx_cl_exchange(tx_cl_builder *b, const tx_command *c)
 {
-    schedule_free(b, c, "exchange");
+    tx_cl_update(b, c, "schedule_free", "exchange");
     return tx_cl_arg_result(b);
 }
 
