@@ -274,15 +274,14 @@ static tx_status write_rest(const tx_config *config, tx_json *json)
     return write_distances(config, json);
 }
 
+/* The defaults of both versions. */
+#define OTHER_DEFAULTS                                                                                             \
+    .pad_token_id = 0, .head_act = TX_BERT_GELU, .classifier_dropout = TX_BERT_NO_DROPOUT, .position_buckets = -1, \
+    .max_relative_positions = -1, .position_biased_input = true, .legacy = true
+
 static const tx_bert_config defaults = {
     TX_BERT_DEFAULTS(tx_deberta_v2_masked_lm, with_legacy, 128100, 1536, 1536, 24, 24, 6144, 0, 1e-7, -1, -1),
-    .pad_token_id = 0,
-    .head_act = TX_BERT_GELU,
-    .classifier_dropout = TX_BERT_NO_DROPOUT,
-    .position_buckets = -1,
-    .max_relative_positions = -1,
-    .position_biased_input = true,
-    .legacy = true};
+    OTHER_DEFAULTS};
 
 TX_BERT_FAMILY(tx_deberta_v2, "DebertaV2", .type = "deberta-v2", .defaults = &defaults.base, .keys = keys,
                .fixed = fixed, .read = read_rest, .write = write_rest, .lora_targets = "query_proj,value_proj");
@@ -291,13 +290,7 @@ TX_BERT_FAMILY(tx_deberta_v2, "DebertaV2", .type = "deberta-v2", .defaults = &de
 
 static const tx_bert_config first_defaults = {
     TX_BERT_DEFAULTS(tx_deberta_masked_lm, first_version, 50265, 768, 768, 12, 12, 3072, 0, 1e-7, -1, -1),
-    .pad_token_id = 0,
-    .head_act = TX_BERT_GELU,
-    .classifier_dropout = TX_BERT_NO_DROPOUT,
-    .position_buckets = -1,
-    .max_relative_positions = -1,
-    .position_biased_input = true,
-    .legacy = true};
+    OTHER_DEFAULTS};
 
 #define ROW(name, CLASS, head, logits, ...)                                                                            \
     TX_BERT_ROW(tx_deberta_##name, "Deberta" CLASS, head, logits, .type = "deberta", .defaults = &first_defaults.base, \

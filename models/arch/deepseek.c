@@ -82,16 +82,7 @@ static const llama_config lite_defaults = {SIZES(tx_glm4_moe_lite, v3_rows, 1548
 
 /* Files without rope_parameters have those of the published model. */
 static const llama_config mistral4_defaults = {SIZES(tx_mistral4, mistral4_rows, 131072, 1048576, 4096, 36, 32, 1, 2),
-                                               REST_OF(12288, 32, 1e-6, 0.02,
-                                                       {.theta = 1e4,
-                                                        .type = TX_ROPE_YARN,
-                                                        .factor = 128,
-                                                        .original = 8192,
-                                                        .low = 1,
-                                                        .high = 32,
-                                                        .attention = 1,
-                                                        .rotated = 1,
-                                                        .truncate = true}),
+                                               REST_OF(12288, 32, 1e-6, 0.02, YARN_ROPE(1e4, 128, 8192)),
                                                .padding = 12,
                                                .attention.scale_growth = 0.1,
                                                LATENT_DEFAULTS(256, 1024, 64, 64, 128),

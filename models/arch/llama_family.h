@@ -134,6 +134,12 @@
     {                                                                \
         .theta = (theta_), .factor = 1, .attention = 1, .rotated = 1 \
     }
+/* YaRN with the usual numbers of turns, which leaves the scores as they are. */
+#define YARN_ROPE(theta_, factor_, original_)                                                                        \
+    {                                                                                                                \
+        .theta = (theta_), .type = TX_ROPE_YARN, .factor = (factor_), .original = (original_), .low = 1, .high = 32, \
+        .attention = 1, .rotated = 1, .truncate = true                                                               \
+    }
 /* Rotary positions in the first part of each head. */
 #define PARTIAL_ROPE(theta_, part)                                                         \
     {                                                                                      \

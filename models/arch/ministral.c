@@ -13,16 +13,7 @@ static const llama_config ministral_defaults = {SIZES(tx_ministral, tx_llama_row
 /* Files without rope_parameters have those of the published models. */
 static const llama_config ministral3_defaults = {
     SIZES(tx_ministral3, tx_llama_rows, 131072, 262144, 4096, 34, 32, 1, 2),
-    REST_OF(14336, 8, 1e-5, 0.02,
-            {.theta = 1e6,
-             .type = TX_ROPE_YARN,
-             .factor = 16,
-             .original = 16384,
-             .low = 1,
-             .high = 32,
-             .attention = 1,
-             .rotated = 1,
-             .truncate = true}),
+    REST_OF(14336, 8, 1e-5, 0.02, YARN_ROPE(1e6, 16, 16384)),
     .padding = 12,
     .attention.head_dim = 128,
     .attention.windowed = true,
