@@ -11,12 +11,23 @@ typedef struct putting {
     tx_gguf_writer *writer;
 } putting;
 
+/* The name of the value in config.json, or NULL if a function computes it. */
+static const char *name_of(const tx_gguf_exported *model, const tx_gguf_key *row)
+{
+    return row->value ? NULL : tx_gguf_name_of(model->config->architecture, row);
+}
+
+/* The value without one in config.json. */
+static double usual_of(const tx_gguf_exported *model, const tx_gguf_key *row)
+{
+    return name_of(model, row) && row->otherwise == TX_GGUF_NOTHING ? 0 : tx_gguf_other_value(model->config, row);
+}
+
 tx_status tx_gguf_whole_of(const tx_gguf_exported *model, const tx_gguf_key *row, int64_t *whole, bool *has)
 {
-    const char *name = tx_gguf_name_of(model->config->architecture, row);
-    *has = name && !row->value && tx_json_has(model->json, name);
-    *whole =
-        name && !row->value && row->otherwise == TX_GGUF_NOTHING ? 0 : (int64_t)tx_gguf_other_value(model->config, row);
+    const char *name = name_of(model, row);
+    *has = name && tx_json_has(model->json, name);
+    *whole = (int64_t)usual_of(model, row);
     return *has ? tx_json_get_int(model->json, name, 0, UINT32_MAX, whole) : TX_OK;
 }
 
@@ -40,13 +51,11 @@ static tx_status put_key(void *context, const tx_gguf_key *row)
 {
     const putting *p = context;
     const tx_json *json = p->model->json;
-    const char *name = tx_gguf_name_of(p->model->config->architecture, row);
+    const char *name = name_of(p->model, row);
     char key[TX_GGUF_KEY_ROOM];
-    const bool usual = name && !row->value && row->otherwise == TX_GGUF_NOTHING;
-    double number = usual ? 0 : tx_gguf_other_value(p->model->config, row);
+    double number = usual_of(p->model, row);
     int64_t whole;
-    bool known;
-    const bool has = name && !row->value && tx_json_has(json, name);
+    bool has = name && tx_json_has(json, name);
     tx_gguf_key_of(key, p->family->architecture, row->key);
     if (!has && row->otherwise == TX_GGUF_NOTHING && number == 0)
         return TX_OK;
@@ -69,7 +78,7 @@ static tx_status put_key(void *context, const tx_gguf_key *row)
         tx_gguf_put_number(p->writer, key, number);
         return TX_OK;
     }
-    TX_TRY(tx_gguf_whole_of(p->model, row, &whole, &known));
+    TX_TRY(tx_gguf_whole_of(p->model, row, &whole, &has));
     put_whole(p, row, key, whole);
     return TX_OK;
 }
