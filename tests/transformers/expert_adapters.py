@@ -59,25 +59,32 @@ def greatest(a, b):
     return (a - b).abs().max().item()
 
 
-def compare(name, programs, folder, device, config, settings):
-    txtrain, txgen = programs
-    model = make(folder, config, settings)
-    train = (txtrain, "--train_file", f"{folder}/text.txt", "--block_size", str(BLOCK), "--max_steps", str(STEPS),
-             "--learning_rate", str(RATE), "--lr_scheduler_type", "constant", "--optim", "sgd", "--max_grad_norm", "0",
-             "--per_device_train_batch_size", str(BATCH), "--dump_order", f"{folder}/order", "--save_strategy", "no",
-             "--device", device)
-    succeed(*train, "--model_name_or_path", f"{folder}/begin", "--output_dir", f"{folder}/out")
+def train_both(name, model, folder, device, txtrain, steps, least, *options):
+    """Trains in TX from {folder}/begin, and in peft. Returns the differences of losses, norms of gradients and
+    adapters, and what TX printed. Some adapters of experts must change by more than `least`."""
+    said = succeed(txtrain, "--train_file", f"{folder}/text.txt", "--block_size", str(BLOCK), "--max_steps", str(steps),
+                   "--learning_rate", str(RATE), "--lr_scheduler_type", "constant", "--optim", "sgd", "--max_grad_norm",
+                   "0", "--per_device_train_batch_size", str(BATCH), "--dump_order", f"{folder}/order",
+                   "--save_strategy", "no", "--device", device, "--model_name_or_path", f"{folder}/begin",
+                   "--output_dir", f"{folder}/out", *options)
     model.train()
-    values = descend(model, folder, block=BLOCK, batch=BATCH, steps=STEPS, rate=RATE)
+    values = descend(model, folder, block=BLOCK, batch=BATCH, steps=steps, rate=RATE)
     model.save_pretrained(f"{folder}/theirs")
     ours, theirs, begin = (load_file(f"{folder}/{where}/adapter_model.safetensors")
                            for where in ("out", "theirs", "begin"))
     check(set(ours) == set(theirs), f"{name}: tensors {sorted(set(ours) ^ set(theirs))}")
-    off = [max(abs(a - b) / abs(b) for a, b in zip(log_of(f"{folder}/out", key)[:STEPS], wanted, strict=True))
+    off = [max(abs(a - b) / abs(b) for a, b in zip(log_of(f"{folder}/out", key)[:steps], wanted, strict=True))
            for key, wanted in zip(("loss", "grad_norm"), values)]
     off.append(max(greatest(ours[k], theirs[k]) for k in theirs))
-    moved = [k for k in theirs if "experts" in k and greatest(theirs[k], begin[k]) > 100 * NEAR]
+    moved = [k for k in theirs if "experts" in k and greatest(theirs[k], begin[k]) > least]
     check(len(moved) > 1, f"{name}: few experts' adapters were trained: {moved}")
+    return off, said
+
+
+def compare(name, programs, folder, device, config, settings):
+    txtrain, txgen = programs
+    model = make(folder, config, settings)
+    off, _ = train_both(name, model, folder, device, txtrain, STEPS, 100 * NEAR)
 
     # peft's logits with the folder that TX wrote, and those of TX, which merges it.
     ids = torch.arange(3, 3 + BLOCK)[None] * 7 % 257
