@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the machine code of epilogues on NVIDIA's sm_90: a lane loads the operands of several atoms before it uses the
 first, only branches that are the same for all lanes separate the loads and stores, and products are not serialized
-because registers are missing (C75xx).
+because registers are missing (C75xx). An epilogue that overlaps with the next tile's products has its loads,
+exponentials and stores between these products and the wait for them.
 
     epilogue.py KERNEL_TEXTS
 
@@ -24,10 +25,13 @@ SPILLED = {1: 300}  # bytes at the ends of a tile of 128 x 256, by epilogue; non
 CASES = (("00", 0), ("01", 1), ("01", 1, "-DEXACT=1"), ("01", 2), ("10", 0))
 
 
+LETTERS = {"LDG": "L", "STG": "S", "BRA": "B", "HGMMA": "M", "HMMA": "M", "MUFU": "E", "WARPGROUP.DEPBAR": "W"}
+
+
 def accesses(code):
-    """The kinds of the instructions after the last product: L loads, S stores, B branches."""
-    names = re.findall(r"/\*[0-9a-f]{4,5}\*/\s+(?:@!?U?P\d+ )?([A-Z0-9]+)", code)
-    letters = "".join({"LDG": "L", "STG": "S", "BRA": "B", "HGMMA": "M", "HMMA": "M"}.get(name, "") for name in names)
+    """The kinds of the instructions after the last product: loads, stores, branches, exponentials, waits for units."""
+    names = re.findall(r"/\*[0-9a-f]{4,5}\*/\s+(?:@!?U?P\d+ )?(WARPGROUP\.DEPBAR|[A-Z0-9]+)", code)
+    letters = "".join(LETTERS.get(name, "") for name in names)
     return letters[letters.rindex("M") + 1:]
 
 
@@ -45,6 +49,14 @@ def check(tools, texts, form, transposes, epilogue, more=""):
     if status:
         sys.exit(code)
     found = accesses(code)
+    if "OVERLAPS" in form[3]:
+        beside = {kind: found[:found.index("W")].count(kind) for kind in "LES"}
+        good = beside["S"] >= 4 and not spills and not serialized
+        good = good and (beside["L"] >= 4 or epilogue == 1) and (beside["E"] >= 16 or epilogue == 0)
+        return (f"{form[0]} {transposes}, epilogue {epilogue}{more}: {beside['L']} loads, {beside['E']} exponentials "
+                f"and reciprocals, {beside['S']} stores while the unit works, {spills} bytes spilled"
+                f"{', serialized' if serialized else ''}", good)
+    found = re.sub("[EW]", "", found)
     most = max(map(len, re.findall("L+", found)))
     between = found[found.index("L"):found.rindex("S")].count("B")
     good = most >= LOADS.get(epilogue, 8) and between <= BRANCHES

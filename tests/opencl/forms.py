@@ -76,17 +76,19 @@ def product_forms():
             [word.strip().strip('"') for word in words.split(",")]
         if atom not in TARGETS: # Intel's: dpas.py
             continue
+        overlaps = "OVERLAPS" in takes
         wgmma = dict.fromkeys(("bf16", "tf32", "fp32"), 2 * 16 * int(columns) * 16)
         flops = {"MMA": MMA, "WGMMA": wgmma, "MFMA": MFMA, "WMMA": WMMA}[atom]
-        types = [dtype for word, dtype in (("HALVES", "bf16"), ("TF32", "tf32"), ("FULL", "fp32")) if word in takes]
+        types = [dtype for word, dtype in (("HALVES", "bf16"), ("TF32", "tf32"), ("FULL", "fp32"), ("OVERLAPS", "bf16")) if word in takes]
         options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} "
                    f"-DWARPS_M={warps_m} -DWARPS_N={warps_n} "
                    f"-DSTAGES={stages} -DFULL={int(takes == 'FULL')} -DVW={4 if quads == 'true' else 1} "
                    f"-DPLANES={planes}" +
-                   " -DSWIZZLE=1" * (vendor == "TX_CL_AMD" and pitch == "64"))
+                   " -DSWIZZLE=1" * (vendor == "TX_CL_AMD" and pitch == "64") + " -DOVERLAPS=1" * overlaps)
         warps = int(warps_m) * int(warps_n)
+        waiting = overlaps * (2 * int(rows) * (int(columns) + 8) + 4 * int(columns))
         yield (name, TARGETS[atom], {t: flops[t] for t in types}, options, int(rows), int(columns),
-               warps, int(lanes), int(stages) * (int(rows) + int(columns)) * int(pitch) * int(planes))
+               warps, int(lanes), int(stages) * (int(rows) + int(columns)) * int(pitch) * int(planes) + waiting)
     for lanes, targets in ((32, TARGETS["MMA"] + TARGETS["WMMA"]), (64, TARGETS["MFMA"])):
         yield ("portable-tile-128x128x8", targets, {"fp32": 2 * lanes}, TILE, 128, 128, 256 // lanes, lanes,
                2 * 4 * 8 * 264)

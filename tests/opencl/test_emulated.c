@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products by emulated matrix units of a simulated H200:
+ * Products of fp32 by planes of bf16 (gemm_matrix_planes.c), by emulated matrix units, which truncate sums:
  *
- *     test_emulated errors [TERMS]   fp32 by planes of bf16 (gemm_matrix_planes.c), next to other providers and to an
- * fp32 sum; exit status 1 if planes have larger errors than fp32 additions test_emulated limits           fp32 by
- * planes: infinity, NaN, overflow, subnormal numbers, odd sizes, offsets, parts test_emulated even             sums
- * that are split evenly among work-groups, also of operands in bf16 test_emulated gelu             the short forms of
- * GELU and its derivative
+ *     test_emulated errors [TERMS]   next to other providers and to an fp32 sum; exit status 1 if planes have larger
+ *                                    errors than fp32 additions
+ *     test_emulated limits           infinity, NaN, overflow, subnormal numbers, odd sizes, offsets, parts
  *
- * The emulated units truncate sums. Exit status 77: there is no OpenCL device. */
-#include "api/base/half.h"
-#include "backends/opencl/runtime/internal.h"
-#include "backends/opencl/tune/trials.h"
-#include "tests/opencl/stand_in.h"
+ * Exit status 77: there is no OpenCL device. */
+#include "tests/opencl/emulated.h"
 
 #include <float.h>
 #include <math.h>
@@ -20,121 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct product {
-    int64_t m, n, k;
-    bool trans_a, trans_b;
-    int64_t shift; /* elements by which a and b begin after an aligned address */
-    float *a, *b, *y;
-    bool bf16; /* the device has a and b in bf16 */
-    tx_epilogue epilogue;
-    bool exact; /* form of GELU */
-} product;
-
-/* ---- A product on the card ----------------------------------------------------------------------------------------- */
-
-static float *element_a(const product *p, int64_t row, int64_t term)
-{
-    return p->a + (p->trans_a ? term * p->m + row : row * p->k + term);
-}
-
-static float *element_b(const product *p, int64_t term, int64_t column)
-{
-    return p->b + (p->trans_b ? column * p->k + term : term * p->n + column);
-}
-
-static float *zeros(int64_t count)
-{
-    float *made = calloc((size_t)count, sizeof *made);
-    if (!made)
-        abort();
-    return made;
-}
-
-static product make(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, int64_t shift)
-{
-    return (product){
-        m, n, k, trans_a, trans_b, shift, zeros(m * k), zeros(k * n), zeros(m * n), false, TX_EPILOGUE_NONE, false};
-}
-
-static void release(const product *p)
-{
-    free(p->a);
-    free(p->b);
-    free(p->y);
-}
-
-static void place(tx_operand *o, tx_dtype dtype, tx_shape shape, int64_t shift, int64_t *bytes)
-{
-    *o = (tx_operand){.dtype = dtype, .shape = shape, .arena = TX_ARENA_PLANNED, .offset = *bytes + 4 * shift};
-    *bytes = tx_cl_blocks(o->offset + tx_operand_bytes(o), TX_ALIGNMENT) * TX_ALIGNMENT;
-}
-
-/* Returns numbers as operand `o` stores them. They must live until the queue has copied them. */
-static void *stored(const tx_operand *o, const float *values)
-{
-    const int64_t count = tx_shape_count(&o->shape);
-    float *copy = zeros(count);
-    uint16_t *halves = (uint16_t *)copy;
-    for (int64_t i = 0; i < count && o->dtype == TX_BF16; i++)
-        halves[i] = tx_f32_to_bf16(values[i]);
-    for (int64_t i = 0; i < count && o->dtype == TX_F32; i++)
-        copy[i] = values[i];
-    return copy;
-}
-
-/* Computes p->y by a provider, and the bytes of scratch memory. */
-static tx_status multiply(tx_context *context, const char *provider, const product *p, int64_t *scratch)
-{
-    const tx_cl_forced forced = {TX_CL_PRODUCT, provider, NULL};
-    tx_command c = {.op = TX_OP_MATMUL, .attrs = {.trans_a = p->trans_a, .trans_b = p->trans_b, .flat = true}};
-    c.attrs.epilogue = p->epilogue;
-    c.attrs.exact = p->exact;
-    tx_buffer *memory = NULL, *control = NULL, *extra = NULL;
-    tx_executable *x = NULL;
-    tx_controls controls = {{{0}}};
-    int64_t bytes = 0;
-    for (int i = 0; i < TX_MAX_IN; i++)
-        c.in[i].dtype = TX_DTYPE_COUNT;
-    for (int i = 0; i < TX_MAX_OUT; i++)
-        c.out[i].dtype = TX_DTYPE_COUNT;
-    const tx_dtype type = p->bf16 ? TX_BF16 : TX_F32;
-    place(&c.in[0], type, p->trans_a ? TX_SHAPE(p->k, p->m) : TX_SHAPE(p->m, p->k), p->shift, &bytes);
-    place(&c.in[1], type, p->trans_b ? TX_SHAPE(p->n, p->k) : TX_SHAPE(p->k, p->n), p->shift, &bytes);
-    place(&c.out[0], TX_F32, TX_SHAPE(p->m, p->n), 0, &bytes);
-    const tx_program program = {.length = 1, .commands = &c, .trial = &forced};
-    tx_status s = tx_cl_prepare(context, &program, &x, scratch);
-    TX_THEN(s, tx_cl_allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, bytes, &memory));
-    TX_THEN(s, tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof controls, &control));
-    if (!s && *scratch > 0)
-        s = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, *scratch, &extra);
-    const tx_bindings bindings = {.arena = {[TX_ARENA_PLANNED] = {1, &memory},
-                                            [TX_ARENA_CONTROL] = {1, &control},
-                                            [TX_ARENA_SCRATCH] = {extra != NULL, &extra}}};
-    TX_THEN(s, tx_cl_bind(x, &bindings));
-    TX_THEN(s, tx_cl_write(context, TX_QUEUE_COMPUTE, control, 0, &controls, sizeof controls));
-    void *const from[] = {stored(&c.in[0], p->a), stored(&c.in[1], p->b)};
-    for (int i = 0; i < 2; i++)
-        TX_THEN(s, tx_cl_write(context, TX_QUEUE_COMPUTE, memory, c.in[i].offset, from[i], tx_operand_bytes(&c.in[i])));
-    TX_THEN(s, tx_cl_run_program(x, 0, 1, &controls, NULL));
-    TX_THEN(s, tx_cl_read(context, memory, c.out[0].offset, p->y, 4 * p->m * p->n));
-    tx_cl_destroy(x);
-    free(from[0]);
-    free(from[1]);
-    tx_buffer *const all[] = {memory, control, extra};
-    for (int i = 0; i < 3; i++)
-        if (all[i])
-            tx_cl_release(context, all[i]);
-    return s;
-}
-
 /* ---- Errors -------------------------------------------------------------------------------------------------------- */
-
-static float draw(void)
-{
-    static uint64_t state = 1;
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (float)((double)(state >> 40) / (1 << 24) * 2.0 - 1.0);
-}
 
 /* Random numbers; positive ones; rows, columns and terms of very different sizes; pairs of terms that cancel out except
  * for the last four bits. */
@@ -228,6 +109,17 @@ static bool compare(tx_context *const context[2], int kind, int64_t terms)
     return good;
 }
 
+static int64_t first_terms = 64, last_terms = 1024;
+
+static bool prove_errors(tx_context *const context[2])
+{
+    bool good = true;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int64_t terms = first_terms; terms <= last_terms; terms *= 16)
+            good = compare(context, kind, terms) && good;
+    return good;
+}
+
 /* ---- Limits -------------------------------------------------------------------------------------------------------- */
 
 /* Sets numbers whose planes give NaN or infinity, with which fp32 does not, and the other way round. */
@@ -297,113 +189,13 @@ static bool prove_limits(tx_context *const context[2])
     return try_limits(context[0], "nvidia-wgmma-6xbf16", 0x1p-22, &parts) && good;
 }
 
-/* ---- Even splits --------------------------------------------------------------------------------------------------- */
-
-/* Multiplies small integers, whose sums are exact in any order. The scratch memory holds the parts of the sums. */
-static bool try_even(tx_context *context, const char *provider, product p, bool bf16, int64_t parts)
-{
-    int64_t scratch = 0, faults = 0;
-    p.bf16 = bf16;
-    for (int64_t i = 0; i < p.m * p.k; i++)
-        p.a[i] = rintf(3.0f * draw());
-    for (int64_t i = 0; i < p.n * p.k; i++)
-        p.b[i] = rintf(3.0f * draw());
-    const tx_status s = multiply(context, provider, &p, &scratch);
-    for (int64_t i = 0; i < p.m * p.n; i++) {
-        float want = 0.0f;
-        for (int64_t t = 0; t < p.k; t++)
-            want += *element_a(&p, i / p.n, t) * *element_b(&p, t, i % p.n);
-        faults += !(p.y[i] == want);
-    }
-    const bool good = !s && faults == 0 && scratch >= 4 * parts * p.m * p.n;
-    printf("%s  %s, %d x %d x %d: %d faults, %d bytes of scratch %s\n", good ? "ok" : "FAIL", provider, (int)p.m,
-           (int)p.n, (int)p.k, (int)faults, (int)scratch, s ? tx_error() : "");
-    fflush(stdout);
-    release(&p);
-    return good;
-}
-
-/* Tiles of 25 blocks of terms, the last of which is not whole. A work-group computes 8 blocks, so that a tile has up to
- * 5 parts; on a card with three units 34, more than a tile. */
-static bool prove_even(tx_context *context)
-{
-    bool good = try_even(context, "nvidia-wgmma-128x128", make(200, 136, 1539, true, false, 0), true, 4);
-    good = try_even(context, "nvidia-wgmma-6xbf16", make(132, 60, 1030, true, false, 0), false, 3) && good;
-    context->limits.compute_units = 3;
-    return try_even(context, "nvidia-wgmma-128x256", make(136, 264, 1600, false, true, 0), true, 2) && good;
-}
-
-/* ---- Epilogues ----------------------------------------------------------------------------------------------------- */
-
-static double gelu(double x, bool exact)
-{
-    const double inner = 1.5957691216057308 * x * (1.0 + 0.044715 * x * x);
-    return exact ? 0.5 * x * erfc(-x * sqrt(0.5)) : x / (1.0 + exp(-inner));
-}
-
-/* Products -9 to 9 in fp32, in steps of 2^-7. The relative errors of the short forms are far below those of 16 bits. */
-static bool prove_gelu(tx_context *context, bool exact)
-{
-    product p = make(144, 16, 8, false, false, 0);
-    int64_t scratch;
-    double most = 0.0;
-    p.bf16 = true;
-    p.epilogue = TX_EPILOGUE_GELU;
-    p.exact = exact;
-    for (int64_t i = 0; i < p.m; i++) {
-        *element_a(&p, i, 0) = (float)(i - p.m / 2) / 8.0f;
-        *element_a(&p, i, 1) = 1.0f;
-    }
-    for (int64_t j = 0; j < p.n; j++) {
-        *element_b(&p, 0, j) = 1.0f;
-        *element_b(&p, 1, j) = (float)j / 128.0f;
-    }
-    const tx_status s = multiply(context, "nvidia-wgmma-128x128", &p, &scratch);
-    for (int64_t i = 0; i < p.m * p.n; i++) {
-        const double want = gelu((double)(i / p.n - p.m / 2) / 8.0 + (double)(i % p.n) / 128.0, exact);
-        const double error = fabs((double)p.y[i] - want) / (fabs(want) + 1e-30);
-        most = error <= most ? most : error;
-    }
-    const bool good = !s && most < 2e-5;
-    printf("%s  %s GELU: relative errors of at most %.2g %s\n", good ? "ok" : "FAIL", exact ? "exact" : "tanh", most,
-           s ? tx_error() : "");
-    release(&p);
-    return good;
-}
-
 int main(int argc, char **argv)
 {
-    enum { ERRORS, LIMITS, EVEN, GELU, MODES };
-    static const char *const modes[MODES] = {"errors", "limits", "even", "gelu"};
-    tx_context *context[2];
-    int32_t devices = 0;
-    int mode = 0;
-    bool good = true;
-    while (mode < MODES && (argc < 2 || strcmp(argv[1], modes[mode]) != 0))
-        mode++;
-    if (mode == MODES)
-        return fprintf(stderr, "usage: test_emulated errors [TERMS] | limits | even | gelu\n"), 2;
-    if (tx_cl_device_count(&devices) != TX_OK || devices == 0)
-        return printf("skipped: no OpenCL device\n"), 77;
-    stand_in.card = "h200";
-    setenv("TX_GEMM_TUNE", "0", 1);
-    if (mode == EVEN)
-        setenv("TX_GEMM_PARTS", "even", 1);
-    for (int i = 0; i < 2; i++) {
-        const tx_open_options options = {.tf32 = i == 1};
-        if (tx_cl_open(0, &options, &context[i]) != TX_OK)
-            return printf("FAIL %s\n", tx_error()), 1;
-    }
-    if (mode == LIMITS)
-        good = prove_limits(context);
-    else if (mode == EVEN)
-        good = prove_even(context[0]);
-    else if (mode == GELU)
-        good = prove_gelu(context[0], true) && prove_gelu(context[0], false);
-    for (int kind = 0; mode == ERRORS && kind < KINDS; kind++)
-        for (int64_t terms = argc > 2 ? atoll(argv[2]) : 64; terms <= (argc > 2 ? atoll(argv[2]) : 1024); terms *= 16)
-            good = compare(context, kind, terms) && good;
-    for (int i = 0; i < 2; i++)
-        tx_cl_close(context[i]);
-    return good ? 0 : 1;
+    if (argc > 2)
+        first_terms = last_terms = atoll(argv[2]);
+    if (argc > 1 && strcmp(argv[1], "errors") == 0)
+        return on_card(prove_errors);
+    if (argc > 1 && strcmp(argv[1], "limits") == 0)
+        return on_card(prove_limits);
+    return fprintf(stderr, "usage: test_emulated errors [TERMS] | limits\n"), 2;
 }

@@ -29,11 +29,16 @@ static tx_op op_of(const proof *t)
     return t->trans_a ? TX_OP_GROUPED_MATMUL_GRAD : TX_OP_GROUPED_MATMUL;
 }
 
+static tx_dtype result_of(const proof *t)
+{
+    return t->trans_a ? TX_F32 : t->from;
+}
+
 static tx_status choose(tx_context *context, const proof *t, tx_cl_gemm_choice *choice)
 {
     const int64_t m = 2048, n = 3072, k = 1024; /* large enough for tiles of matrix units */
     const tx_operand none = {.dtype = TX_DTYPE_COUNT}, offsets = {.dtype = TX_I32, .shape = TX_SHAPE(t->groups + 1)},
-                     a = {.dtype = t->from}, y = {.dtype = TX_F32};
+                     a = {.dtype = t->from}, y = {.dtype = result_of(t)};
     const tx_cl_product wanted = {.g = {.batch = t->groups,
                                         .m = m,
                                         .n = n,
@@ -46,6 +51,7 @@ static tx_status choose(tx_context *context, const proof *t, tx_cl_gemm_choice *
                                   .trans_b = t->trans_b,
                                   .op = op_of(t),
                                   .from = t->from,
+                                  .to = result_of(t),
                                   .a = &a,
                                   .b = &a,
                                   .y = &y,
@@ -69,7 +75,7 @@ static tx_status run_tiles(tx_context *context, const proof *t, const char *prov
                                    .op = op_of(t),
                                    .groups = t->groups,
                                    .from = t->from,
-                                   .to = t->trans_a ? TX_F32 : t->from,
+                                   .to = result_of(t),
                                    .accumulate = t->trans_a ? TX_ADD : TX_STORE};
     const tx_cl_builder asks = tx_cl_asker(context);
     return tx_cl_gemm_verify(&asks, provider, &trial, NULL);
@@ -109,6 +115,8 @@ int main(int argc, char **argv)
         {"h200", false, false, true, TX_BF16, 9, "nvidia-wgmma-128x256"},
         {"h200", false, false, false, TX_F16, 5, "nvidia-wgmma-128x128"},
         {"h200", false, true, false, TX_BF16, 5, "nvidia-wgmma-128x256"},
+        {"h200", false, false, true, TX_BF16, 9, "nvidia-wgmma-overlap-128x256"},
+        {"h200", false, false, false, TX_F16, 5, "nvidia-wgmma-overlap-128x256"},
         {"h200", false, false, true, TX_F32, 5, "nvidia-wgmma-6xbf16"},
         {"h200", false, true, false, TX_F32, 5, "nvidia-wgmma-6xbf16"},
         {"h200", true, false, false, TX_F32, 7, "nvidia-wgmma-3xbf16"},

@@ -26,18 +26,6 @@
 #define BLOCK(forms) (OTHERS * PITCH * (ATOM == WGMMA && (forms) == TURNED ? 3 : 2) / 2)
 #define TURNED_IN(block, forms) (block)
 
-#if EMULATED == 0
-#define NARROW_bf16 "bf16"
-#define NARROW_f16 "f16"
-/* Rounds two numbers to their storage type, a in the lower half. */
-static uint narrow_both(float a, float b)
-{
-    uint two;
-    __asm__("cvt.rn." TX_CAT(NARROW_, AB) "x2.f32 %0, %1, %2;" : "=r"(two) : "f"(b), "f"(a));
-    return two;
-}
-#endif
-
 /* Loads 16 own lines of 16 terms. */
 static void load_own(fragment a, const __local ab_t *block, int line, int term, int lane, __local uint *shown)
 {

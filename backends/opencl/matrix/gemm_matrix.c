@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Kinds of operands: 16-bit; fp32 rounded to tf32; fp32 with all bits. */
-enum { HALVES = 1, AS_TF32 = 2, FULL = 4 };
+/* Kinds of operands: 16-bit; fp32 rounded to tf32; fp32 with all bits; 16-bit with results of their type. */
+enum { HALVES = 1, AS_TF32 = 2, FULL = 4, OVERLAPS = 8 | HALVES };
 
 typedef struct matrix_form {
     const char *atom;    /* for WMMA the architecture selects the variant */
@@ -28,23 +28,30 @@ static bool has_units(const tx_cl_capabilities *can, const matrix_form *f)
            (strcmp(f->atom, "WGMMA") != 0 || strcmp(can->architecture, "sm_90") == 0);
 }
 
-/* Returns true if the units support operands of that type. */
-static bool has_type(const tx_context *context, const matrix_form *f, tx_dtype from)
+/* Returns true if the form supports operands and results of these types. */
+static bool has_types(const tx_context *context, const matrix_form *f, tx_dtype from, tx_dtype to)
 {
-    const bool rounds = context->tf32 && context->can.tf32;
-    return (f->takes & (from != TX_F32 ? HALVES : rounds ? AS_TF32 : FULL)) != 0;
+    const int kind = from != TX_F32 ? HALVES : context->tf32 && context->can.tf32 ? AS_TF32 : FULL;
+    return (f->takes & kind) != 0 && (f->takes != OVERLAPS || to == from);
 }
 
+/* Returns the bytes of local memory of a tile whose epilogue runs later, with its bias. */
+#define WAITING_BYTES(takes, rows, columns) ((takes) == OVERLAPS ? 2 * (rows) * ((columns) + 8) + 4 * (columns) : 0)
+
+/* Parts of results are in fp32: nothing overlaps, and fewer blocks are copied ahead. */
+#define WITHOUT_OVERLAP 0.9
 #define MAX_LD (1 << 24) /* elements of a block are counted in 32 bits */
 
 static double matrix_suits(const tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
     const matrix_form *f = self->tile->form;
-    if (!has_units(&b->context->can, f) || !has_type(b->context, f, p->from) || p->g.lda >= MAX_LD ||
+    if (!has_units(&b->context->can, f) || !has_types(b->context, f, p->from, p->to) || p->g.lda >= MAX_LD ||
         p->g.ldb >= MAX_LD || (f->planes == 1 && !(tx_cl_whole_a(p, piece) && tx_cl_whole_b(p, piece))))
         return 0.0;
-    const double share = tx_cl_tile_suits(b, self, p, tx_cl_matrix_local(b->context), why);
+    double share = tx_cl_tile_suits(b, self, p, tx_cl_matrix_local(b->context), why);
+    if (f->takes == OVERLAPS && tx_cl_tile_splits(b->context, self, p))
+        share *= WITHOUT_OVERLAP;
     return f->planes > 1 ? tx_cl_planes_suits(b->context, p, f->planes, share) : share;
 }
 
@@ -66,9 +73,10 @@ static void matrix_options(const tx_context *context, const tx_cl_tile *t, const
     const bool quads = f->quads && (swizzle || strcmp(atom, "WMMA11") != 0) && tx_cl_whole_result(p);
     snprintf(text, size,
              "-DEMULATED=0 -DATOM=%s -DTILE_M=%d -DTILE_N=%d -DWARPS_M=%d -DWARPS_N=%d -DSTAGES=%d -DFULL=%d -DVW=%d "
-             "-DPLANES=%d%s%s",
+             "-DPLANES=%d%s%s%s",
              atom, (int)t->rows, (int)t->columns, f->warps_m, f->warps_n, f->stages, f->takes == FULL, quads ? 4 : 1,
-             f->planes, tx_cl_matrix_build(f->vendor), swizzle ? " -DSWIZZLE=1" : "");
+             f->planes, tx_cl_matrix_build(f->vendor), swizzle ? " -DSWIZZLE=1" : "",
+             f->takes == OVERLAPS ? " -DOVERLAPS=1" : "");
 }
 
 /* With wgmma work-groups are persistent: they compute several tiles. */
@@ -96,7 +104,8 @@ static const tx_cl_provider forms[] = {
                                  .columns = (columns_),                                                            \
                                  .terms = (pitch) / 64 * 32,                                                       \
                                  .group = (lanes_) * (warps_m_) * (warps_n_),                                      \
-                                 .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch) * (planes_),         \
+                                 .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch) * (planes_) +        \
+                                                 WAITING_BYTES(takes_, rows_, columns_),                           \
                                  .rate = (rate_),                                                                  \
                                  .options = matrix_options,                                                        \
                                  .held = held_groups,                                                              \

@@ -23,6 +23,7 @@
  *   FULL             With 1 fp32 operands keep all their bits.
  *   PLANES           With 2 or 3 a and b are planes of bf16 (gemm_matrix_planes.cl). Each block of terms takes STEPS
  *                    steps: products of a plane of a and a plane of b, small ones first. Each plane is copied once.
+ *   OVERLAPS         With 1 the epilogue of a tile runs while the next tile is multiplied (gemm_matrix_overlap.cl).
  *   EMULATED         With 1 the text before the atoms defines their instructions in OpenCL C, for tests.
  */
 
@@ -72,8 +73,8 @@
  * fragments by these.
  *
  *   `blocks_show`         Makes copied data visible to the unit.
- *   `multiply_block`      Begins products of blocks; those of the previous call are done. With `adds` 0 they replace
- *                         the sums.
+ *   `multiply_block`      Begins products of blocks. With `adds` 0 they replace the sums.
+ *   `multiply_earlier`    Waits for the products of all calls except the last one.
  *   `multiply_end`        Waits until all products are added to the sums.
  *   `told_again`          Returns its argument, but compilers do not know that. So values that depend on it are not
  *                         kept in registers. */
@@ -121,6 +122,7 @@
 #endif
 #if ATOM != WGMMA
 #define blocks_show(a, b, step, item, shown)
+#define multiply_earlier(sum, shown)
 #define multiply_end(sum, shown)
 #define told_again(x) (x)
 
@@ -192,24 +194,40 @@ TX_INLINE void join_sums(float sum[ATOMS_M][ATOMS_N][SUMS], const __global float
         }
 }
 
-/* Stores a warp's sums, of which `rows` rows and `columns` columns exist. The pointers are to the first sum; `with` and
- * `kept` may be NULL. Loads are not guarded: those of other rows and columns are from the last ones. It must be inlined
- * to keep the sums in registers. */
-TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], __global y_t *y, const __global y_t *with,
-                          __global y_t *kept, int rows, int columns, long n, int adds, int lane)
+/* Results and operands of the epilogue: the kernel's arguments, which need no registers. `bias`, `with` and `kept` may
+ * be NULL. */
+typedef struct outcome {
+    const __global float *bias;
+    __global y_t *y, *kept;
+    const __global y_t *with;
+    int accumulate;
+    const __global uint *control;
+} outcome;
+
+/* A warp's share of a tile: pointers to its first element, and the rows and columns that exist. */
+typedef struct share {
+    const __global float *bias;
+    __global y_t *y, *kept;
+    const __global y_t *with, *others; /* `others`: y if the product is added to it, else `with` */
+    int rows, columns;
+} share;
+
+/* Stores a warp's sums. Loads are not guarded: those of other rows and columns are from the last ones. It must be
+ * inlined to keep the sums in registers. */
+TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], const share *of, long n, int lane)
 {
-    const __global y_t *const from = adds ? y : with; /* a product with an epilogue is not added to y */
+    const int rows = of->rows, columns = of->columns;
 #pragma unroll
     for (int first = 0; first < ATOMS_M * ATOMS_N; first += BATCH) {
         vec others[BATCH][VECTORS];
-        if (READS(from))
+        if (READS(of->others))
 #pragma unroll
             for (int b = 0; b < BATCH; b++)
 #pragma unroll
                 for (int v = 0; v < VECTORS; v++) {
                     const int column = min(VECTOR_COLUMN(first + b, v, lane), columns - VW);
                     const long at = min(VECTOR_ROW(first + b, v, lane), rows - 1) * n + column;
-                    others[b][v] = TX_CAT(tx_load_, Y)(from + at, 0, VW);
+                    others[b][v] = TX_CAT(tx_load_, Y)(of->others + at, 0, VW);
                 }
 #pragma unroll
         for (int b = 0; b < BATCH; b++)
@@ -219,11 +237,11 @@ TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], __global y_t *y, co
                 const long at = row * n + column;
                 const int exists = row < rows && column < columns;
                 vec out = VLOAD_PRIVATE(sum[(first + b) / ATOMS_N][(first + b) % ATOMS_N] + v * VW);
-                if (KEEPS || READS(with))
+                if (KEEPS || READS(of->with))
                     out = tx_product(out);
                 if (KEEPS)
-                    STORE_IF(exists && kept, out, kept + at);
-                STORE_IF(exists, KEEPS || READS(from) ? tx_apply(out, others[b][v]) : out, y + at);
+                    STORE_IF(exists && of->kept, out, of->kept + at);
+                STORE_IF(exists, KEEPS || READS(of->others) ? tx_apply(out, others[b][v]) : out, of->y + at);
             }
     }
 }
@@ -280,6 +298,22 @@ static uint next_of(const operands *o, const gemm_place *place, uint at)
 static uint part_of(const operands *o, uint at)
 {
     return SPLITS(o->span) ? at / o->span - at / blocks_of(o->k) * blocks_of(o->k) / o->span : (uint)get_group_id(1);
+}
+
+/* Returns the share of a warp whose first row and column in tile number `at` are `line` and `column`. A product with an
+ * epilogue is not added to y. */
+static share share_of(const outcome *to, const operands *o, const gemm_place *place, uint at, int line, int column)
+{
+    const long first = (part_of(o, at) * o->m + place->i0 + line) * o->n + place->j0 + column;
+    share of;
+    of.bias = to->bias ? to->bias + place->j0 + column : 0;
+    of.y = to->y + first;
+    of.kept = to->kept ? to->kept + first : 0;
+    of.with = to->with ? to->with + first : 0;
+    of.others = tx_adds(to->accumulate, to->control) ? of.y : of.with;
+    of.rows = (int)min(place->end - place->i0 - line, (long)WARP_M);
+    of.columns = (int)min(o->n - place->j0 - column, (long)WARP_N);
+    return of;
 }
 
 /* The source of the next blocks. */
@@ -339,6 +373,7 @@ static void clear(float sum[ATOMS_M][ATOMS_N][SUMS])
 }
 
 #include "gemm_matrix_mend.cl"
+#include "gemm_matrix_overlap.cl"
 
 /* The words of work-items that the emulated instructions use. */
 #if EMULATED
@@ -366,7 +401,10 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
     const operands of = {
         a, b, a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part, GROUPS, (uint)span,
         SPLITS(span) ? min(tile + (uint)span, (uint)end_tile) : (uint)end_tile};
+    const outcome to = {bias ? bias + bias_at : 0, y + y_at,   kept ? kept + kept_at : 0, with ? with + with_at : 0,
+                        accumulate,                control};
     WHOLE_OPERANDS
+    WAITING_MEMORY
     float sum[ATOMS_M][ATOMS_N][SUMS];
     moving moving_a, moving_b;
     source from = source_of(&of, tile);
@@ -377,7 +415,7 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
     do {
         PARTIAL_SUMS
         clear(sum);
-        int left = blocks_of(place_of(&of, tile).terms);
+        int left = tile_begin(&before, &of, &to, tile, item);
         do {
             for (int step = 0; step < STEPS; step++) {
                 const __local ab_t *block_a = STAGE(tile_a, at, BLOCK_A) + PLANE_A(step) * BLOCK_A,
@@ -388,26 +426,15 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
                 blocks_begin(&from, &of, &moving_a, &moving_b, STAGE(tile_a, next, BLOCK_A),
                              STAGE(tile_b, next, BLOCK_B), step, item);
                 multiply_block(PARTIAL(sum), block_a, block_b, !PROMOTES || step > 0, line, column, lane, shown);
+                waiting_step(&before, &of, item);
+                multiply_earlier(PARTIAL(sum), shown);
             }
             promote(sum, PARTIAL(sum), shown);
             at = at == STAGES - 1 ? 0 : at + 1;
             next = next == STAGES - 1 ? 0 : next + 1;
         } while (--left > 0);
         multiply_end(PARTIAL(sum), shown);
-
-        const gemm_place place = place_of(&of, tile);
-        const int adds = tx_adds(accumulate, control), now = told_again(item), lane = now % LANES, warp = now / LANES;
-        const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
-        const long first_row = part_of(&of, tile) * m + place.i0 + line;
-        const long first_column = place.j0 + column;
-        const int rows = (int)min(place.end - place.i0 - line, (long)WARP_M),
-                  columns = (int)min(n - first_column, (long)WARP_N);
-        const long first = first_row * n + first_column;
-        __global y_t *const results = y + y_at + first, *const keeps = kept ? kept + kept_at + first : 0;
-        const __global y_t *const others = with ? with + with_at + first : 0;
-        mend(sum, &whole, &place, line, column, rows, columns, lane);
-        join_sums(sum, bias ? bias + bias_at + first_column : 0, columns, lane, shown);
-        store_sums(sum, results, others, keeps, rows, columns, n, adds, lane);
-        tile = next_of(&of, &place, tile);
+        tile = tile_end(sum, &before, &of, &to, &whole, tile, item, shown);
     } while (GOES_ON && tile < of.end);
+    tiles_end(&before, &of, item);
 }

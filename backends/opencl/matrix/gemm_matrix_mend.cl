@@ -81,7 +81,8 @@ TX_INLINE void mend(float sum[ATOMS_M][ATOMS_N][SUMS], const whole_operands *o, 
     }
 }
 #else
+typedef int whole_operands;
 #define WHOLE_ARGUMENTS
-#define WHOLE_OPERANDS
+#define WHOLE_OPERANDS const whole_operands whole = 0;
 #define mend(sum, whole, at, line, column, rows, columns, lane)
 #endif

@@ -55,6 +55,18 @@ static void load_matrices(uint out[4], const __local ab_t *row, int turned, __lo
                          : "l"(row)
                          : "memory");
 }
+
+#if WIDEN
+#define NARROW_bf16 "bf16"
+#define NARROW_f16 "f16"
+/* Rounds two numbers to their storage type, a in the lower half. */
+static uint narrow_both(float a, float b)
+{
+    uint two;
+    __asm__("cvt.rn." TX_CAT(NARROW_, AB) "x2.f32 %0, %1, %2;" : "=r"(two) : "f"(b), "f"(a));
+    return two;
+}
+#endif
 #endif
 
 #if WIDEN

@@ -153,6 +153,10 @@ static void multiply_block(float sum[1][TILE_N / ATOM_N][SUMS], const __local ab
         multiply_terms(sum[0][0], left + k * (TRANS_A ? STEP_ACROSS : STEP_ALONG),
                        right + k * (TRANS_B ? STEP_ALONG : STEP_ACROSS), adds || k > 0, shown);
     units_close(shown);
+}
+
+static void multiply_earlier(float sum[1][TILE_N / ATOM_N][SUMS], __local uint *shown)
+{
     units_wait_earlier(sum[0][0], shown);
 }
 
