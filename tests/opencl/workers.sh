@@ -38,7 +38,7 @@ built()
 begin first
 opens 0 "" TX_TEST_DELAY=1
 grep -qE '^txbench: kernels [0-9]+ of [0-9]+(, [0-9]+ s left)?$' "$work/err" || fail "no progress of kernels"
-grep -vE '^txbench: (kernels [0-9]+ of [0-9]+(, [0-9]+ s left)?|still measuring, [0-9]+ s)$' "$work/err" &&
+grep -vE '^txbench: ((measuring )?kernels [0-9]+ of [0-9]+(, [0-9]+ s left)?|still measuring, [0-9]+ s)$' "$work/err" &&
     fail "other lines"
 [ "$(built "built by a worker")" -gt 5 ] || fail "no workers: $(cat "$TX_OCL_LOG")"
 programs=$(wc -l < "$TX_OCL_LOG")

@@ -71,6 +71,25 @@ static const tx_cl_limits *limits_of(const tx_executable *x)
     return x->forced && x->forced->limits ? x->forced->limits : &x->context->limits;
 }
 
+/* Emits all commands ahead of their selections, or those that are open. The selections test and measure candidates,
+ * which is reported. */
+static void emit_all(tx_executable *x, const tx_cl_limits *limits, bool ahead)
+{
+    const tx_reporter *report = ahead || x->forced ? NULL : x->context->report;
+    int32_t open = 0, done = 0;
+    for (int32_t i = 0; i < x->length; i++)
+        open += x->commands[i].open;
+    for (int32_t i = 0; i < x->length; i++) {
+        if (!ahead && !x->commands[i].open)
+            continue;
+        if (report && report->progress)
+            report->progress(report->context, "measuring kernels", done++, open);
+        (void)emit(x, &x->commands[i], limits, ahead); /* it stays open after a failure */
+    }
+    if (report && report->progress && open > 0)
+        report->progress(report->context, "measuring kernels", open, open);
+}
+
 /* Emits the commands, builds their programs, and makes their kernels. Commands are emitted a second time only if
  * trials must select their candidates first: then the programs of these trials are built already. */
 static tx_status make_all(tx_executable *x, int64_t *scratch)
@@ -80,9 +99,7 @@ static tx_status make_all(tx_executable *x, int64_t *scratch)
     do { /* again if a trial replaced the OpenCL context, which makes the earlier kernels useless */
         x->generation = x->context->generation;
         for (int ahead = 1; ahead >= 0; ahead--) {
-            for (int32_t i = 0; i < x->length; i++)
-                if (ahead || x->commands[i].open)
-                    (void)emit(x, &x->commands[i], limits, ahead); /* it stays open after a failure */
+            emit_all(x, limits, ahead != 0);
             tx_cl_compile(x->context);
         }
         *scratch = 0;
