@@ -19,14 +19,14 @@ static const struct card {
 #define CARDS (int)(sizeof cards / sizeof cards[0])
 
 /* The oldest targets that have the instructions, and versions of PTX that drivers since 2017, 2020 and 2022 read. The
- * first row whose word is in the options applies. Exact GELU is not compiled ahead: erfc of libclc has branches, around
- * which the sums of a product do not stay in registers. */
+ * first row whose words are in the options applies. Exact GELU of results in fp32 is not compiled ahead: erfc of libclc
+ * has branches, around which the sums of a product do not stay in registers. */
 static const struct target {
-    const char *word, *processor, *version;
-} targets[] = {{"-DEXACT=1", NULL, NULL},
-               {"-DATOM=WGMMA", "sm_90", "ptx80"},
-               {"-DATOM=", "sm_80", "ptx70"},
-               {"", "sm_70", "ptx60"}};
+    const char *word, *other, *processor, *version;
+} targets[] = {{"-DEXACT=1", "-DY=f32", NULL, NULL},
+               {"-DATOM=WGMMA", "", "sm_90", "ptx80"},
+               {"-DATOM=", "", "sm_80", "ptx70"},
+               {"", "", "sm_70", "ptx60"}};
 
 static tx_status prepare(tx_context *context, const tx_program *program, tx_executable **executable, int64_t *scratch)
 {
@@ -124,7 +124,7 @@ tx_status tx_record_write(const tx_engine *engine, const char *folder, FILE *lis
     for (const tx_cl_program *p = engine->context->programs; p; p = p->next) {
         const struct target *t = targets;
         tx_cl_recipe recipe = {0};
-        while (!strstr(p->options, t->word))
+        while (!strstr(p->options, t->word) || !strstr(p->options, t->other))
             t++;
         tx_status status = t->processor ? tx_cl_write_recipe(engine->context, p, &recipe) : TX_OK;
         if (!status && t->processor)
