@@ -181,7 +181,8 @@ static const struct {
 } losses[] = {
     {{2, {1, 1}}, 1},       {{2, {3, 5}}, 5},       {{3, {2, 7, 17}}, 17},
     {{2, {16, 64}}, 50},    {{3, {3, 5, 65}}, 64},  {{2, {33, 129}}, 127},
-    {{2, {6, 1027}}, 1000}, {{2, {4, 5000}}, 5000}, {{3, {2, 128, 50304}}, 50257},
+    {{2, {6, 1027}}, 1000}, {{2, {4, 5000}}, 5000}, {{2, {9, 3088}}, 3078},
+    {{2, {5, 12}}, 12},     {{2, {7, 2056}}, 2050}, {{3, {2, 128, 50304}}, 50257},
 };
 
 static tx_case *add_loss(tx_cases *list, size_t i)
@@ -191,7 +192,7 @@ static tx_case *add_loss(tx_cases *list, size_t i)
     tx_case *c = tx_case_add(list, "%s vocab %lld", tx_shape_text(&losses[i].logits, text, sizeof text),
                              (long long)losses[i].vocab);
     c->attrs.vocab = losses[i].vocab;
-    c->attrs.smoothing = i % 2 ? 0.1f : 0.0f; /* every other one is smoothed */
+    c->attrs.smoothing = i / 2 % 2 ? 0.1f : 0.0f; /* of each type of logits, every other one is smoothed */
     c->in[0] = tx_spec_of(TX_F32, losses[i].logits, TX_FILL_PADDED, -6.0, 6.0);
     c->in[1] = tx_spec_of(TX_I32, rows, TX_FILL_LABELS, 0.0, (double)losses[i].vocab);
     if (tx_shape_count(&losses[i].logits) > 1000000)

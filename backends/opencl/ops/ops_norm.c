@@ -151,17 +151,42 @@ static tx_status statistics(tx_cl_builder *b, const tx_command *c, const char *k
 
 TX_CL_OP(token_statistics, statistics, "token_statistics")
 
-static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char *kernel)
+static tx_status finish_loss(tx_cl_builder *b, const tx_command *c)
 {
-    by_logits(b, c, kernel);
     TX_CL_F32(b, c->attrs.smoothing);
     TX_CL_I64(b, c->attrs.rows ? c->attrs.rows : c->attrs.vocab);
     return TX_CL_I32(b, c->attrs.rows != 0);
 }
 
+static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    by_logits(b, c, kernel);
+    return finish_loss(b, c);
+}
+
 TX_CL_OP(cross_entropy, cross_entropy, "cross_entropy")
 TX_CL_OP(cross_entropy_grad, cross_entropy, "cross_entropy_grad")
-TX_CL_OP(fused_classifier, cross_entropy, "fused_classifier")
+
+/* Quads of logits in bf16 that a work-item of NVIDIA keeps in registers. Otherwise more rows are in flight than the
+ * cache holds, and each is read from memory twice. AMD's compiler spills such rows. */
+#define MAX_LOGITS 52
+
+static tx_status fused_classifier(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    const int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true, "%s", tx_cl_type(&c->in[0]));
+    const int64_t held = tx_cl_blocks(columns, (int64_t)form.group * 4);
+    const size_t used = strlen(form.options);
+    if (b->context->can.vendor == TX_CL_NVIDIA && form.vector == 4 && held <= MAX_LOGITS && c->in[0].dtype == TX_BF16)
+        snprintf(form.options + used, sizeof form.options - used, " -DHELD=%d", (int)held);
+    tx_cl_launch_rows(b, &form, "softmax", kernel, rows);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, columns, c->attrs.vocab);
+    TX_CL_I32(b, TX_IGNORE_LABEL);
+    return finish_loss(b, c);
+}
+
+TX_CL_OP(fused_classifier, fused_classifier, "fused_classifier")
 
 static tx_status distillation(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {

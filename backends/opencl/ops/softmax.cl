@@ -2,7 +2,14 @@
  *
  * Softmax, cross-entropy and distillation, with a work-group for each row. Sums of exponentials take one pass: every
  * lane keeps a running maximum and a sum relative to it (Milakov and Gimelshein, 2018).
+ *
+ *   HELD   If it is above 0, logits are bf16, a lane keeps its HELD quads of a row in registers, and the row is read
+ *          once.
  */
+
+#ifndef HELD
+#define HELD 0
+#endif
 
 #define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
 
@@ -145,6 +152,77 @@ cross_entropy_grad(const __global h_t *x, long xo, const __global float *dlosses
                      smoothing, &logit);
 }
 
+#if HELD
+#define LOG2_E 1.44269504f
+#define NONE 0xFF80FF80u /* -INFINITY twice */
+#define EACH_HELD(k, at) _Pragma("unroll") for (int k = 0, at = get_local_id(0) * 4; k < HELD; k++, at += WG * 4)
+
+/* A row in registers: the quads of this lane before element `whole`, which end before `vocab`, and element
+ * whole + local id, or -INFINITY. */
+typedef struct held_row {
+    uint2 quad[HELD];
+    float last;
+    int whole;
+} held_row;
+
+/* `zero` is 0 unless the row has NaN. It depends on the result of the last pass over the row, so that compilers do not
+ * widen all logits before a pass: there are too few registers for floats. */
+static float4 logits_of(const held_row *r, int k, uint zero)
+{
+    const uint2 q = r->quad[k] ^ zero;
+    return as_float4((uint4)(q.x << 16, q.x & 0xFFFF0000u, q.y << 16, q.y & 0xFFFF0000u));
+}
+
+static void row_hold(held_row *r, const __global h_t *x, long vocab)
+{
+    r->whole = (int)(vocab / 4 * 4);
+    const long at_last = r->whole + (long)get_local_id(0);
+    r->last = at_last < vocab ? tx_get_h(x, at_last) : -INFINITY;
+    EACH_HELD(k, at)
+    r->quad[k] = at < r->whole ? *(const __global uint2 *)(x + at) : (uint2)NONE;
+}
+
+/* Like row_lse, with powers of 2, which the hardware computes: their errors are far below those of 16 bits. */
+TX_INLINE float2 held_lse(const held_row *r, long all, float smoothing, __local float *part)
+{
+    vec high = -FLT_MAX, sum = 0.0f, logits = 0.0f;
+    EACH_HELD(k, at)
+    high = fmax(high, logits_of(r, k, 0));
+    const float maximum = tx_group_max(fmax(tx_hmax(high), r->last), part), base = maximum * LOG2_E;
+    EACH_HELD(k, at)
+    sum += native_exp2(logits_of(r, k, isnan(maximum)) * LOG2_E - base);
+    const float total = tx_group_sum(tx_hsum(sum) + native_exp2(r->last * LOG2_E - base), part);
+    if (smoothing > 0.0f) {
+        EACH_HELD(k, at)
+        logits += at < r->whole ? logits_of(r, k, isnan(total)) : 0.0f;
+        logits.x += r->last > -INFINITY ? r->last : 0.0f;
+        logits = tx_group_sum(tx_hsum(logits), part) / (float)all;
+    }
+    return (float2)(maximum + log(total), logits.x);
+}
+
+/* Like row_gradient, with a label that may belong to another rank. */
+TX_INLINE int held_gradient(const held_row *r, const __global h_t *x, __global h_t *dx, long n, long vocab, long all,
+                            int label, float l, float d, float smoothing, float *logit)
+{
+    const float share = smoothing / (float)all * d, base = l * LOG2_E;
+    const int item = get_local_id(0), owner = label < r->whole ? label / 4 % WG : label - r->whole;
+    const int found = label >= 0 && label < vocab && owner == item;
+    if (found)
+        *logit = tx_get_h(x, label);
+    EACH_HELD(k, at)
+    if (at < r->whole)
+        tx_store_h(native_exp2(logits_of(r, k, isnan(l)) * LOG2_E - base) * d - share, dx, at, at + 4);
+    if (r->whole + item < vocab)
+        tx_put_h(native_exp2(r->last * LOG2_E - base) * d - share, dx, r->whole + item);
+    for (long i = vocab + item; i < n; i += WG)
+        tx_put_h(0.0f, dx, i);
+    if (found)
+        tx_put_h(native_exp2(*logit * LOG2_E - base) * d - share - (1.0f - smoothing) * d, dx, label);
+    return found;
+}
+#endif
+
 /* dx may alias x, so the work-item that overwrites a label's logit also reads it. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, long so, const __global int *labels,
@@ -157,12 +235,22 @@ fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, 
     x += xo + row * n;
     dx += dxo + row * n;
     losses += eo + row;
-    float2 l = row_lse(x, vocab, all, smoothing,
-                       part); /* for ignored rows too, because all work-items must reach its barriers */
     float logit;
+#if HELD
+    held_row held;
+    row_hold(&held, x, vocab);
+    const float2 l = held_lse(&held, all, smoothing, part);
+#else
+    const float2 l = row_lse(x, vocab, all, smoothing, part);
+#endif
+    /* Ignored rows are read too, because all work-items must reach the barriers. */
     if (label == ignore)
         row_zero(dx, n);
+#if HELD
+    else if (held_gradient(&held, x, dx, n, vocab, all, label, l.x, dlosses[so + row], smoothing, &logit))
+#else
     else if (row_gradient(x, dx, n, vocab, all, label, l.x, dlosses[so + row], smoothing, &logit) && label < vocab)
+#endif
         *losses = row_loss(l, logit, smoothing);
     if (get_local_id(0) == 0 && (label < 0 || label >= vocab))
         *losses = label == ignore ? 0.0f : NAN;
