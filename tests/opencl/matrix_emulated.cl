@@ -265,28 +265,29 @@ static void units_end(float *sum, __local uint *shown)
     run_first(sum, mine[4], mine, TILE_N, 0, TRANS_A, !TRANS_B);
 }
 #else /* attention_wgmma.cl */
-static void multiply_keys(float *s, const __local ab_t *pool, ulong a, ulong b, int first, __local uint *shown)
+static void multiply_lines(float *s, const __local ab_t *own, const __local ab_t *others, ulong a, ulong b, int first,
+                           __local uint *shown)
 {
     for (int e = 0; first && e < OTHERS / 2; e++)
         s[e] = 0.0f;
-    begin((ulong2)(a, (ulong)pool), (ulong2)(b, (ulong)pool), shown);
+    begin((ulong2)(a, (ulong)own), (ulong2)(b, (ulong)others), shown);
 }
 
-static void multiply_values(float *out, const uint *p, const __local ab_t *pool, ulong b, __local uint *shown)
+static void multiply_turned(float *out, const uint *p, const __local ab_t *others, ulong b, __local uint *shown)
 {
-    begin(as_ulong2(vload4(0, p)), (ulong2)(b, (ulong)pool), shown);
+    begin(as_ulong2(vload4(0, p)), (ulong2)(b, (ulong)others), shown);
 }
 
-static void scores_wait(float *s, __local uint *shown)
-{
-    __local uint *mine = shown + get_local_id(0) * SHOWN;
-    run_first(s, mine[6], mine, OTHERS, 0, 0, 0);
-}
-
-static void outputs_wait(float *out, __local uint *shown)
+static void scores_wait(float *s, int later, __local uint *shown)
 {
     __local uint *mine = shown + get_local_id(0) * SHOWN;
-    run_first(out, mine[4], mine, D, 1, 0, 1);
+    run_first(s, mine[later ? 6 : 4], mine, OTHERS, 0, 0, 0);
+}
+
+static void outputs_wait(float *out, int later, __local uint *shown)
+{
+    __local uint *mine = shown + get_local_id(0) * SHOWN;
+    run_first(out, mine[later ? 6 : 4], mine, D, 1, 0, 1);
 }
 
 static void sums_hold(float *out)

@@ -41,8 +41,8 @@ static bool runs_on(const tx_cl_capabilities *can, const matrix_form *m)
 static int64_t block_of(const matrix_form *m, int64_t d, bool along, bool turned)
 {
     const int64_t beside = m->vendor == TX_CL_INTEL ? 1 : 8; /* padding of a line, for different banks */
-    if (is_wgmma(m))                                         /* two blocks of keys, three of values */
-        return m->others * d * (turned ? 3 : 2) / 2;
+    if (is_wgmma(m))                                         /* forward, two blocks of keys and three of values */
+        return m->others * d * (turned && !along ? 3 : 2) / 2;
     if (m->vendor == TX_CL_NVIDIA)
         return m->others * (d + beside);
     return (along ? m->others * (d + beside) : 0) + (turned ? d * (m->others + beside) : 0);
@@ -51,7 +51,8 @@ static int64_t block_of(const matrix_form *m, int64_t d, bool along, bool turned
 /* Returns the local memory that attention_matrix*.cl use. */
 static int64_t local_bytes(const matrix_form *m, int64_t own, int64_t d, bool dropout)
 {
-    const int64_t stages = m->vendor == TX_CL_NVIDIA ? 2 : 1, own_blocks = m->kernel == TX_CL_FORWARD ? 1 : 2;
+    const int64_t own_blocks = m->kernel == TX_CL_FORWARD ? 1 : 2;
+    const int64_t stages = is_wgmma(m) && own_blocks == 2 ? 3 : m->vendor == TX_CL_NVIDIA ? 2 : 1;
     const int64_t own_block = own * (is_wgmma(m) ? d : d + 8);
     const int64_t blocks =
         stages * (m->kernel == TX_CL_FORWARD  ? block_of(m, d, true, false) + block_of(m, d, false, true)

@@ -116,14 +116,16 @@ TX_INLINE void turn_soften(const turn *now, scores *s, rows *state, outputs *out
     factors rescale;
     if (DROPOUT)
         draw_kept(bits, drop, q0, now->k0, item);
-    scores_wait(s->of[0][0], shown);
+    scores_wait(s->of[0][0], 1, shown);
     walk_end(w, pool + KEYS_AT(now->keys ^ 1), pool + VALUES_AT(now->values), now->k0 + OTHERS, item);
     walk_begin(w, w->keys, pool + KEYS_AT(now->keys), now->k0 + 2 * OTHERS, item);
     walk_begin(w, w->values, pool + VALUES_AT(VALUES_AFTER(now->values)), now->k0 + OTHERS, item);
     soften(s, state, &rescale, factor, bits, q0, line, now->k0, w->last, lane, shown);
     powers_hold(state->total[0][0] + state->total[0][1]);
-    outputs_wait(out->of[0][0], shown);
-    operands_make(weights, out, s, &rescale, lane, shown);
+    outputs_wait(out->of[0][0], 0, shown);
+    EACH_OUT(i, c, e) out->of[i][c][e] *= rescale[i][LINE_OF(e)];
+    sums_hold(out->of[0][0]);
+    operands_make(weights, s, lane, shown);
 }
 #endif
 
@@ -146,6 +148,7 @@ attention(ATTENTION_ARGUMENTS)
     clear(&out);
 #if ATOM == WGMMA
     const walk w = {.keys = k, .values = k + kv_heads * D, .stride = stride, .last = last};
+    const own_lines own = {pool + line / 64 * SEGMENT(64)};
     turn now = {begin, 0, 0};
     probabilities weights;
     bring_begin(0, pool, x + (uint)q0 * stride + head * D, stride, OWN_LINES, T - q0, item);
@@ -154,21 +157,20 @@ attention(ATTENTION_ARGUMENTS)
     walk_end(&w, pool + KEYS_AT(0), 0, begin, item);
     walk_begin(&w, w.keys, pool + KEYS_AT(1), begin + OTHERS, item);
     walk_begin(&w, w.values, pool + VALUES_AT(0), begin, item);
-    sums_hold(out.of[0][0]);
     units_begin();
-    scores_begin(&s, pool, line, KEYS_AT(0), shown);
+    scores_begin(&s, &own, pool + KEYS_AT(0), shown);
     units_close(shown); /* no products with values before the first step */
     turn_soften(&now, &s, &state, &out, &weights, &w, pool, kept, &drop, factor, q0, line, item, shown);
     while (now.k0 + OTHERS < last) {
         units_begin();
-        scores_begin(&s, pool, line, KEYS_AT(now.keys ^ 1), shown);
-        outputs_begin(&out, &weights, pool, VALUES_AT(now.values), shown);
+        scores_begin(&s, &own, pool + KEYS_AT(now.keys ^ 1), shown);
+        outputs_begin(&out, &weights, pool + VALUES_AT(now.values), shown);
         now = (turn){now.k0 + OTHERS, now.keys ^ 1, VALUES_AFTER(now.values)};
         turn_soften(&now, &s, &state, &out, &weights, &w, pool, kept, &drop, factor, q0, line, item, shown);
     }
     units_begin();
-    outputs_begin(&out, &weights, pool, VALUES_AT(now.values), shown);
-    outputs_wait(out.of[0][0], shown);
+    outputs_begin(&out, &weights, pool + VALUES_AT(now.values), shown);
+    outputs_wait(out.of[0][0], 0, shown);
 #else
     own_lines own;
     factors rescale;

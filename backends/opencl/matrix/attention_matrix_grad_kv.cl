@@ -156,8 +156,8 @@ TX_INLINE void work_step(work *w, const __local ab_t *q, const __local ab_t *dy,
     product_out(&w->out, 0, &s, TURNED_IN(w->second ? q : dy, ALONG | TURNED), lane, shown);
 }
 
-static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride,
-                       int line, int left, int lane)
+static void work_store(work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride, int line,
+                       int left, int lane, __local uint *shown)
 {
     store_out(&w->out, w->second ? scale : keep, w->second ? dk : dv, stride, line, left, lane);
 }
@@ -165,8 +165,13 @@ static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, floa
 /* s becomes the probabilities after dropout, without its factor. t, the gradients of the probabilities, becomes the
  * gradients of the scaled scores. */
 TX_INLINE void slopes(scores *s, scores *t, const tile_state *of, float factor, const __local uchar *kept, float keep,
-                      int line, int lane)
+                      int line, int lane, __local uint *shown)
 {
+#if ATOM == WGMMA /* computes t meanwhile */
+    EACH_SCORE(j, e) s->of[0][j][e] = probability_of(s, 0, j, e, of, factor, line, lane);
+    powers_hold(2.0f - s->of[0][OTHER_ATOMS - 1][SUMS - 1]);
+    scores_end(t, 0, shown);
+#endif
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_RUN(j, first)
         {
@@ -177,7 +182,7 @@ TX_INLINE void slopes(scores *s, scores *t, const tile_state *of, float factor, 
             UNROLLED for (int r = 0; r < BESIDE; r++)
             {
                 const int e = first + r, is_left = DROPOUT ? IS_KEPT(run, r) : 1;
-                const float w = probability_of(s, i, j, e, of, factor, line, lane);
+                const float w = ATOM == WGMMA ? s->of[i][j][e] : probability_of(s, i, j, e, of, factor, line, lane);
                 t->of[i][j][e] = slope(w, t->of[i][j][e], of->delta[j * OTHER_ATOM + OTHER_OF(e, lane)], is_left, keep);
                 s->of[i][j][e] = is_left ? w : 0.0f;
             }
@@ -203,18 +208,23 @@ TX_INLINE void work_step(work *w, const __local ab_t *q, const __local ab_t *dy,
                          const __local uchar *bits, float keep, int line, int lane, __local uint *shown)
 {
     scores s, t;
+    out_end(&w->dv, 1, shown);
+    out_end(&w->dk, 0, shown);
     product_scores(&s, &w->k, q, lane, shown);
     product_scores(&t, &w->v, dy, lane, shown);
+    scores_end(&s, 1, shown);
     if (!BOUNDED && (HIDES_ALL || IS_EDGE(of->k0 + OWN_LINES, of->length, of->q0)))
         hide(&s, of, line, lane);
-    slopes(&s, &t, of, factor, bits, keep, line, lane);
+    slopes(&s, &t, of, factor, bits, keep, line, lane, shown);
     product_out(&w->dv, 0, &s, TURNED_IN(dy, ALONG | TURNED), lane, shown);
     product_out(&w->dk, 0, &t, TURNED_IN(q, ALONG | TURNED), lane, shown);
 }
 
-static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride,
-                       int line, int left, int lane)
+static void work_store(work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride, int line,
+                       int left, int lane, __local uint *shown)
 {
+    out_end(&w->dv, 1, shown);
+    out_end(&w->dk, 0, shown);
     store_out(&w->dk, scale, dk, stride, line, left, lane);
     store_out(&w->dv, keep, dv, stride, line, left, lane);
 }
@@ -268,11 +278,12 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         end_turn(&next, &w, here, &of, item);
         if (DROPOUT)
             draw_kept(bits, &drop, q0, k0, item);
-        barrier(CLK_LOCAL_MEM_FENCE);
+        COPIED_BARRIER;
         stage = (stage + 1) % STAGES;
         begin_turn(&next, next.number + 1, &w, pool + OTHERS_AT + stage * (STAGE_ELEMENTS), item);
         work_step(&work, here, here + BLOCK(ALONG | TURNED), &of, scale * LOG2_E, bits, drop.keep, line, lane, shown);
     }
     dqkv += dqo + b * (long)T * stride + key + (uint)k0 * stride;
-    work_store(&work, dqkv, dqkv + kv_heads * D, scale, DROPOUT ? 1.0f / (1.0f - p) : 1.0f, stride, line, T - k0, lane);
+    work_store(&work, dqkv, dqkv + kv_heads * D, scale, DROPOUT ? 1.0f / (1.0f - p) : 1.0f, stride, line, T - k0, lane,
+               shown);
 }

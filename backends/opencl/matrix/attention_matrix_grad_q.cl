@@ -15,9 +15,14 @@ typedef struct rows {
 } rows;
 
 /* s becomes the gradient of the scaled scores; t is the gradient of the probabilities. */
-static void slopes(scores *s, const scores *t, const rows *state, float factor, const __local uchar *kept, float keep,
-                   int line, int lane)
+TX_INLINE void slopes(scores *s, scores *t, const rows *state, float factor, const __local uchar *kept, float keep,
+                      int line, int lane, __local uint *shown)
 {
+#if ATOM == WGMMA /* computes t meanwhile */
+    EACH_SCORE(j, e) s->of[0][j][e] = probability(s->of[0][j][e], factor, state->minus_lse[0][LINE_OF(e)]);
+    powers_hold(2.0f - s->of[0][OTHER_ATOMS - 1][SUMS - 1]);
+    scores_end(t, 0, shown);
+#endif
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_RUN(j, first)
         {
@@ -28,7 +33,8 @@ static void slopes(scores *s, const scores *t, const rows *state, float factor, 
             UNROLLED for (int r = 0; r < BESIDE; r++)
             {
                 const int e = first + r;
-                const float w = probability(s->of[i][j][e], factor, state->minus_lse[i][l]);
+                const float score = s->of[i][j][e],
+                            w = ATOM == WGMMA ? score : probability(score, factor, state->minus_lse[i][l]);
                 s->of[i][j][e] = slope(w, t->of[i][j][e], state->delta[i][l], DROPOUT ? IS_KEPT(run, r) : 1, keep);
             }
         }
@@ -68,12 +74,15 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
         lane = item % LANES;
         __local uchar *const bits = kept + w.stage * KEPT;
         const __local ab_t *const here = walk_step(&w, pool, bits, &drop, k0, item);
-        product_scores(&t, &slope_o, here, lane, shown);
+        out_end(&out, 0, shown);
         product_scores(&s, &q, here + BLOCK(ALONG), lane, shown);
+        product_scores(&t, &slope_o, here, lane, shown);
+        scores_end(&s, 1, shown);
         if (HIDES_ALL || IS_EDGE(k0 + OTHERS, last, q0 + line) || begins_behind(&state.from, k0))
             hide(&s, &state.from, q0 + line, k0, last, lane);
-        slopes(&s, &t, &state, scale * LOG2_E, bits, drop.keep, line, lane);
+        slopes(&s, &t, &state, scale * LOG2_E, bits, drop.keep, line, lane, shown);
         product_out(&out, 0, &s, TURNED_IN(here + BLOCK(ALONG), ALONG | TURNED), lane, shown);
     }
+    out_end(&out, 0, shown);
     store_out(&out, scale, dqkv + dqo + (b * (long)T + q0) * stride + head * D, stride, line, T - q0, lane);
 }

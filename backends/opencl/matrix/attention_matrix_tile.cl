@@ -63,6 +63,9 @@ typedef h_t ab_t;
  *   STAGES, moving, bring_begin, bring_end, bring_own   Copy blocks to local memory. */
 #if ATOM == MMA || ATOM == WGMMA
 #include "matrix_mma.cl"
+#if ATOM == WGMMA
+#include "matrix_wgmma.cl"
+#endif
 #include "attention_mma.cl"
 #elif ATOM == DPAS8 || ATOM == DPAS16
 #define COLUMNS LANES /* the own lines, so that only OWN_ATOMS determines their number */
@@ -104,10 +107,10 @@ typedef h_t ab_t;
     __local ab_t *const pool = pool_memory + (EMULATED && T < 0);                                                      \
     __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));                                                    \
     SHOWN_MEMORY
-/* Intel's compilers move address computations that depend only on the work-item's number out of the loop over other
- * lines. With these atoms there are too few registers for them. So the number is made to depend on the step too, by
- * bits that are 0 because sizes are not negative. */
-#if ATOM == DPAS8 || ATOM == DPAS16
+/* Compilers move address computations that depend only on the work-item's number out of the loop over other lines. With
+ * Intel's atoms and gradients by wgmma there are too few registers for them. So the number is made to depend on the
+ * step too, by bits that are 0 because sizes are not negative. */
+#if ATOM == DPAS8 || ATOM == DPAS16 || (ATOM == WGMMA && OWN_BLOCKS == 2)
 #define IN_STEP(item, step, size) (((item) | ((step) & (size) >> 31)) & (GROUP - 1))
 #else
 #define IN_STEP(item, step, size) (item)
@@ -125,6 +128,14 @@ typedef h_t ab_t;
 #define EACH_DRAW _Pragma("unroll 2")
 #else
 #define EACH_DRAW
+#endif
+/* A barrier after copies, which the unit of wgmma then sees, too. */
+#if ATOM == WGMMA
+#define COPIED_BARRIER \
+    copies_show();     \
+    barrier(CLK_LOCAL_MEM_FENCE)
+#else
+#define COPIED_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 #define ADD(a, b) ((a) + (b))
 #define EACH_OUT(i, c, e)                                                                                              \
@@ -158,13 +169,13 @@ TX_INLINE void take_own(own_lines *own, __local ab_t *block, const __global ab_t
                         int lane, __local uint *shown)
 {
     bring_own(block, from, stride, left, (int)get_local_id(0));
-    barrier(CLK_LOCAL_MEM_FENCE);
+    COPIED_BARRIER;
 #if OWN_HELD
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++) UNROLLED for (int k = 0; k < STEPS; k++)
         load_own(own->held[i][k], block, line + i * OWN_ATOM, k * ATOM_K, lane, shown);
     barrier(CLK_LOCAL_MEM_FENCE); /* the block may be overwritten */
 #else
-    own->block = block + line * PITCH;
+    own->block = block + (ATOM == WGMMA ? line / 64 * (64 * 64) : line * PITCH);
 #endif
 }
 
@@ -178,6 +189,9 @@ typedef struct outputs {
     float of[OWN_ATOMS][OUT_ATOMS][SUMS];
 } outputs;
 
+#if ATOM == WGMMA
+#include "attention_wgmma.cl"
+#else
 /* s = own lines times other lines. */
 static void product_scores(scores *s, const own_lines *own, const __local ab_t *others, int lane, __local uint *shown)
 {
@@ -226,9 +240,16 @@ static void product_out(outputs *out, const factors *rescale, const scores *s, c
     }
 }
 
+/* Products are complete when their functions return, except by wgmma (attention_wgmma.cl). */
+#define scores_end(s, later, shown)
+#define out_end(out, later, shown)
+#define sums_hold(sums)
+#endif
+
 static void clear(outputs *out)
 {
     EACH_OUT(i, c, e) out->of[i][c][e] = 0.0f;
+    sums_hold(out->of[0][0]);
 }
 
 /* Stores rows line.. of the output, times `factor`, in rows of D from `to` on, of which `left` exist. */
@@ -324,9 +345,7 @@ static void read_kept(kept_run *run, const __local uchar *kept, int own, int oth
 
 /* ---- Loop of queries over keys --------------------------------------------------------------- */
 
-#if ATOM == WGMMA
-#include "attention_wgmma.cl"
-#elif !KEYS_OUT
+#if !KEYS_OUT && !(ATOM == WGMMA && OWN_BLOCKS == 1)
 /* A block of a step holds OTHERS lines of `first` along, and those of `second` in the layouts SECOND. */
 typedef struct walk {
     const __global h_t *first, *second; /* of key 0 */
@@ -358,7 +377,7 @@ TX_INLINE const __local ab_t *walk_step(walk *w, __local ab_t *pool, __local uch
     bring_end(&w->moving_second, block + BLOCK(ALONG), SECOND, item);
     if (DROPOUT)
         draw_kept(bits, drop, w->q0, k0, item);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    COPIED_BARRIER;
     w->stage = (w->stage + 1) % STAGES;
     walk_begin(w, pool, k0 + OTHERS, item);
     return block;

@@ -11,7 +11,8 @@
 #define OWN_OF(i, lane) ((lane) / 4 + 8 * (i))
 #define OTHER_OF COLUMN_OF
 #define BESIDE ROW_RUN
-#define STAGES 2
+/* In gradients, wgmma still reads the lines of the step before while those of the next one are copied. */
+#define STAGES (ATOM == WGMMA && OWN_BLOCKS == 2 ? 3 : 2)
 #define JOIN(operation, x)                                                                                             \
     x = operation(x, across(x, 1, shown));                                                                            \
     x = operation(x, across(x, 2, shown));
@@ -77,14 +78,20 @@ static void bring_begin(moving *m, __local ab_t *block, const __global ab_t *fro
     }
 }
 
+#if EMULATED == 0 || ATOM == MMA
+#define lines_show(block, lines, item) /* the emulation marks lines that have arrived */
+#endif
+
 /* Waits for this work-item's share of the copy. */
 static void bring_end(const moving *m, __local ab_t *block, int forms, int item)
 {
     copy_wait();
+    lines_show(block, OTHERS, item);
 }
 
 static void bring_own(__local ab_t *block, const __global ab_t *from, uint stride, int left, int item)
 {
     bring_begin(0, block, from, stride, OWN_LINES, left, item);
     copy_wait();
+    lines_show(block, OWN_LINES, item);
 }
