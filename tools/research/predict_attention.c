@@ -83,9 +83,11 @@ bool tx_predict_attention(const tx_card *card, tx_attention_pass pass, const tx_
                    loaded * card->units * card->ghz / card->cache},
     };
     const double products_alone = l->warps * l->done / card->half; /* at the peak */
-    /* wgmma runs during other instructions, except the scores of the first of two warpgroups: a quarter. */
-    const double alone =
-        is_wgmma(l) ? fmax(products_alone, p->clocks[1]) + 0.25 * products_alone : products_alone + p->clocks[1];
+    /* Forward, wgmma runs during other instructions, except the scores of the first of two warpgroups: a quarter. In
+     * the gradients the instructions of a warpgroup wait for its products. */
+    const double alone = is_wgmma(l) && pass == TX_ATTENTION_FORWARD
+                             ? fmax(products_alone, p->clocks[1]) + 0.25 * products_alone
+                             : products_alone + p->clocks[1];
     p->clocks[TX_ATTENTION_TERMS - 1] =
         (fmax(alone, card->latency) + TX_ROUND_CLOCKS) / fmin(held, fmax(groups / card->units, 1.0));
     int worst = 0;

@@ -11,8 +11,8 @@ exit status is 77 if a compiler is missing."""
 import os
 import sys
 
-from inner_loop import machine_loops
-from loops import amd_kind, nvidia_kind, record_or_compare
+from inner_loop import OPCODE, machine_loops
+from loops import HGMMA, amd_kind, nvidia_kind, record_or_compare, wgmma_of
 from forms import ATOMS, KERNELS, attention_forms, attention_program, registers_of
 from targets import AMD
 
@@ -21,11 +21,10 @@ RECORD = os.path.join(HERE, "../attention_loops.def")
 MUFU = 0x108
 
 
-def nvidia(columns):
-    def kind(what, width):
-        unit, _, local = nvidia_kind(1, columns)(what, width)
-        return unit, int(what == MUFU), local
-    return kind
+def nvidia(word, width):
+    unit, _, local = nvidia_kind(1)(word, width)
+    what = word & OPCODE
+    return wgmma_of(word)[0] if what == HGMMA else unit, int(what == MUFU), local
 
 
 def amd(lanes):
@@ -39,16 +38,13 @@ def row_of(tools, texts, folder, work):
     form, target = work
     atom, lanes = form[2:4]
     program, function = attention_program(texts, form, target)
-    # The preferred forms by wgmma have as many keys in a step as elements in a head, the columns of their products. Of
-    # these, the second kind reads no own lines in local memory.
-    columns = form[5] if atom == "WGMMA" else 1
-    kind = amd(lanes) if target in AMD else nvidia(columns - 32)
+    kind = amd(lanes) if target in AMD else nvidia
     loops, count, path = machine_loops(tools, target, program, function, folder, kind)
     registers, _, spills, scratch, local = registers_of(tools, target, path, function)
     if spills or scratch:
         sys.exit(f"{program} for {target} spills")
     loop = max(loops, key=lambda body: sum(i[0] for i in body))
-    return row_text(form, target, registers, local, sum(i[0] for i in loop) * ATOMS[atom][1] * columns, len(loop),
+    return row_text(form, target, registers, local, sum(i[0] for i in loop) * ATOMS[atom][1], len(loop),
                     sum(i[2] for i in loop), sum(i[1] for i in loop), count - len(loop))
 
 

@@ -93,6 +93,7 @@ def amd_loops(tools, path, kernel, kind=amd_kind):
 
 # The low nine bits of an instruction are its opcode.
 FFMA, BRA, EXIT, LD, LDG, LDL, LDS, LDGSTS = 0x023, 0x147, 0x14D, 0x180, 0x181, 0x183, 0x184, 0x1AE
+OPCODE = 0x1FF
 ALWAYS = 7  # the predicate that is always true
 BITS_128 = 6  # value of the three bits for the width of a load
 
@@ -111,8 +112,9 @@ def sass(path, kernel):
     sys.exit(f"{path} has no {kernel}")
 
 
-def nvidia_kind(what, width):
-    """Returns the kind and the number of multiply-adds of an instruction."""
+def nvidia_kind(word, width):
+    """Returns the kind and the number of multiply-adds of an instruction. `word` is its low word."""
+    what = word & OPCODE
     wide = what in (LD, LDG, LDS, LDGSTS) and width == BITS_128
     load = what in (LD, LDG, LDL, LDS, LDGSTS)
     return 0 if what == FFMA else 1 if wide else 2 if load else 3, int(what == FFMA)
@@ -128,13 +130,13 @@ def branch_words(low, high, lower):
 def nvidia_loops(path, kernel, kind=nvidia_kind):
     """The same as amd_loops."""
     machine, ends = sass(path, kernel), set()
-    code = [kind(low & 0x1FF, high >> 9 & 7) for low, high in machine]
+    code = [kind(low, high >> 9 & 7) for low, high in machine]
     for i, (low, high) in enumerate(machine):
-        if low & 0x1FF in (BRA, EXIT) and low >> 12 & 0xF == ALWAYS and high >> 23 & 0xF == ALWAYS:
+        if low & OPCODE in (BRA, EXIT) and low >> 12 & 0xF == ALWAYS and high >> 23 & 0xF == ALWAYS:
             ends.add(i)
     for lower in (True, False): # from sm_90 on, and before
         branches = {i: i + 1 + branch_words(low, high, lower) // 4
-                    for i, (low, high) in enumerate(machine) if low & 0x1FF == BRA}
+                    for i, (low, high) in enumerate(machine) if low & OPCODE == BRA}
         # A kernel ends with a branch to itself, which shows whether branches are decoded correctly.
         last = max(branches)
         if branches.pop(last) == last:

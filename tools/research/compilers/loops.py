@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 
-from inner_loop import AMD_ADDS, BITS_128, FFMA, LDGSTS, LDS, machine_loops
+from inner_loop import AMD_ADDS, BITS_128, FFMA, LDGSTS, LDS, OPCODE, machine_loops
 from forms import planes_of, product_program, product_work, registers_of
 from targets import AMD, Programs, Tools, parallel, run, skip
 
@@ -30,13 +30,19 @@ STEP = 4  # instructions of wgmma in a step
 HMMA, HGMMA, LDSM, STS = 0x03C, 0x1F0, 0x03B, 0x188
 
 
-def nvidia_kind(shared, columns=0):
-    def kind(what, width):
+def wgmma_of(word):
+    """Returns the columns of an instruction of wgmma, and its lines of a that are in local memory."""
+    return ((word >> 53 & 0x1F) + 1) * 8, 0 if word >> 10 & 1 else 64
+
+
+def nvidia_kind(shared):
+    def kind(word, width):
         """Returns for an instruction of a warp: is it of the matrix unit, multiply-adds, clocks of local memory."""
+        what = word & OPCODE
         clocks = {BITS_128: 4, BITS_128 - 1: 2}.get(width, 1)
         local = 4 if what in (LDSM, LDGSTS) else clocks * (shared if what == LDS else 1) if what in (LDS, STS) else 0
         if what == HGMMA:
-            local = (64 + columns) * 16 * 2 / 4 / 128
+            local = sum(wgmma_of(word)) * 16 * 2 / 4 / 128
         return int(what in (HMMA, HGMMA)), int(what == FFMA), local
     return kind
 
@@ -58,7 +64,7 @@ def row_of(tools, texts, folder, work):
                 for epilogue in range(1 if transposes == "10" else 3)]
     program, kernel = programs[0]
     shared = 0.375 if kernel == "gemm_tile" else 1
-    kind = amd_kind(lanes, shared) if target in AMD else nvidia_kind(shared, columns)
+    kind = amd_kind(lanes, shared) if target in AMD else nvidia_kind(shared)
     unit = int(kernel == "gemm_tile")
     counted = []
     for one, _ in programs:

@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 
-from inner_loop import nvidia_loops
+from inner_loop import OPCODE, nvidia_loops
 from loops import HGMMA
 from forms import group_fits, planes_of, product_forms, read_nvidia
 from targets import Programs, Program, Tools, parallel, skip
@@ -41,7 +41,7 @@ def wrong(tools, texts, folder, work):
     registers, _, spills, scratch, _ = read_nvidia(text)["gemm_matrix"]
     if not group_fits(registers, items):
         return f"{program}: {registers} registers for each of {items} work-items"
-    loops, _ = nvidia_loops(path + ".cubin", "gemm_matrix", lambda what, width: what)
+    loops, _ = nvidia_loops(path + ".cubin", "gemm_matrix", lambda word, width: word & OPCODE)
     counts = [loop.count(HGMMA) for loop in loops]
     good = not spills and not scratch and max(counts) in (4, 12)  # of one step, or of all steps of two planes
     return None if good else f"{program}: {spills + scratch} bytes spilled, {max(counts)} of 4 instructions of wgmma"
