@@ -13,23 +13,11 @@
 #define WIDEST 1024 /* head */
 #define PERIOD 6    /* of layers without a window */
 
-#define ATTENTION LAYER "self_attn."
-
 static const tx_stack_row rows[] = {
     EMBED_ROW,
-    {INPUTS_TABLE, "model.embed_tokens_per_layer.weight", {VOCAB, LAYER_INPUTS}, .in = has_layer_inputs},
-    {INPUTS_PROJ, "model.per_layer_model_projection.weight", {LAYER_INPUTS, WIDTH}, .in = has_layer_inputs},
-    {INPUTS_NORM, "model.per_layer_projection_norm.weight", {LAYER_INPUT}, ONES, .in = has_layer_inputs},
+    LAYER_TABLE_ROWS,
     {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
-    {QKV_PROJ, ATTENTION "q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .in = has_values, .split = 1},
-    {QKV_PROJ, ATTENTION "q_proj|k_proj.weight", {QK, WIDTH}, .in = has_only_keys, .split = 1},
-    {QKV_PROJ, ATTENTION "q_proj.weight", {HEADS, WIDTH}, .in = has_only_queries, .split = 1},
-    {QKV_BIAS, ATTENTION "q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, IF(attention.bias), .in = has_values, .split = 1},
-    {QKV_BIAS, ATTENTION "q_proj|k_proj.bias", {QK}, ZEROS, IF(attention.bias), .in = has_only_keys, .split = 1},
-    {QKV_BIAS, ATTENTION "q_proj.bias", {HEADS}, ZEROS, IF(attention.bias), .in = has_only_queries, .split = 1},
-    {Q_NORM, ATTENTION "q_norm.weight", {HEAD_SIZE}, ONES},
-    {K_NORM, ATTENTION "k_norm.weight", {HEAD_SIZE}, ONES, .in = has_keys},
-    O_ROWS,
+    LAYER_ATTENTION_ROWS,
     {ATTENTION_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
     {POST_NORM, LAYER "pre_feedforward_layernorm.weight", {WIDTH}, ONES},
     {EXPERTS_NORM, LAYER "pre_feedforward_layernorm_2.weight", {WIDTH}, ONES, .in = is_sparse},
@@ -40,9 +28,7 @@ static const tx_stack_row rows[] = {
     SEPARATE_MLP_ROWS,
     {MLP_OWN_NORM, LAYER "post_feedforward_layernorm_1.weight", {WIDTH}, ONES, .in = is_sparse},
     {MLP_NORM, LAYER "post_feedforward_layernorm.weight", {WIDTH}, ONES},
-    {INPUT_GATE, LAYER "per_layer_input_gate.weight", {LAYER_INPUT, WIDTH}, .in = has_layer_inputs},
-    {INPUT_PROJ, LAYER "per_layer_projection.weight", {WIDTH, LAYER_INPUT}, .in = has_layer_inputs},
-    {ADDED_NORM, LAYER "post_per_layer_input_norm.weight", {WIDTH}, ONES, .in = has_layer_inputs},
+    LAYER_INPUT_ROWS,
     {LAYER_SCALE, LAYER "layer_scalar", {ONE}, ONES, .frozen = true},
     LAST_ROWS,
 };
@@ -175,15 +161,7 @@ static tx_status write(const tx_config *config, tx_json *json)
 static tx_status check(const tx_config *config)
 {
     const llama_config *c = llama_of(config);
-    bool own[2] = {false, false};
-    for (int64_t i = 0; i < config->layers; i++) {
-        if (!has_keys(config, i) && !own[slides(c, i)])
-            return tx_fail(TX_INVALID,
-                           "num_kv_shared_layers: %" PRId64 ": no layer before layer %" PRId64
-                           " has keys and values of its type",
-                           c->attention.borrowing, i);
-        own[slides(c, i)] = true;
-    }
+    TX_TRY(tx_llama_check_borrowing(config));
     if (config->heads % kv_heads_of(c, config->layers - 1) != 0 || full_head_size(c) % 2 != 0)
         return tx_fail(TX_INVALID,
                        "heads without a window: %" PRId64 " of %" PRId64 " elements (expected an even number) cannot "
@@ -191,9 +169,6 @@ static tx_status check(const tx_config *config)
                        config->heads, full_head_size(c), kv_heads_of(c, config->layers - 1));
     if (c->experts.with_mlp && (c->experts.count < 1 || c->experts.inner < 1))
         return tx_fail(TX_INVALID, "enable_moe_block: needs num_experts, top_k_experts and moe_intermediate_size");
-    if (c->positions.rope.type == TX_ROPE_DYNAMIC || c->positions.rope.type == TX_ROPE_LONGROPE)
-        return tx_fail(TX_UNSUPPORTED, "full_attention: rope_type dynamic and longrope are not implemented for this "
-                                       "model type");
     return tx_llama_check(config);
 }
 

@@ -108,6 +108,15 @@ static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent,
         return c->embedding.layer_width;
     case LAYER_INPUTS:
         return config->layers * c->embedding.layer_width;
+    case STREAMS:
+        return TX_LLAMA_STREAMS;
+    case STREAM_PAIRS:
+        return TX_LLAMA_STREAMS * TX_LLAMA_STREAMS;
+    case OTHER_STREAMS:
+        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};
+        return 3 * config->width;
+    case LOW_RANK:
+        return c->streams.low_rank;
     default:
         return extent == HEADS ? heads : mlp_size_of(c, block);
     }
@@ -127,6 +136,9 @@ int32_t tx_llama_params(const tx_config *config)
 tx_status tx_llama_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
     tx_stack_param(config, llama_of(config)->rows, extent_of, llama_of(config)->initializer_range, index, name, spec);
+    int64_t number;
+    if (tx_stack_row_of(config, llama_of(config)->rows, index, &number)->slot == INPUTS_TABLE)
+        spec->logical.dim[0] = layer_rows(llama_of(config));
     spec->tied = index == 0 && llama_of(config)->tie_word_embeddings && has_head(config);
     return TX_OK;
 }
@@ -136,7 +148,8 @@ int64_t tx_llama_embeddings(const tx_config *config)
     const llama_config *c = llama_of(config);
     const int64_t positions = c->positions.learned ? c->max_position_embeddings + c->positions.first : 0;
     const int64_t width = c->embedding.width ? c->embedding.width : config->width;
-    return config->vocab_size * (width + config->layers * c->embedding.layer_width) + positions * config->width;
+    return config->vocab_size * width + positions * config->width +
+           layer_rows(c) * config->layers * c->embedding.layer_width;
 }
 
 /* Weights of the experts that a token is not routed to. */

@@ -177,6 +177,24 @@ tx_status tx_llama_write(const tx_config *config, tx_json *json)
     return c->positions.learned || c->positions.alibi ? TX_OK : tx_rope_write(&c->positions.rope, json);
 }
 
+tx_status tx_llama_check_borrowing(const tx_config *config)
+{
+    const llama_config *c = llama_of(config);
+    bool own[2] = {false, false};
+    for (int64_t i = 0; i < config->layers; i++) {
+        if (!has_keys(config, i) && !own[slides(c, i)])
+            return tx_fail(TX_INVALID,
+                           "num_kv_shared_layers: %" PRId64 ": no layer before layer %" PRId64
+                           " has keys and values of its type",
+                           c->attention.borrowing, i);
+        own[slides(c, i)] = true;
+    }
+    if (c->positions.rope.type == TX_ROPE_DYNAMIC || c->positions.rope.type == TX_ROPE_LONGROPE)
+        return tx_fail(TX_UNSUPPORTED, "full_attention: rope_type dynamic and longrope are not implemented for this "
+                                       "model type");
+    return TX_OK;
+}
+
 /* Multi-head latent attention. */
 static tx_status check_latent(const llama_config *c)
 {

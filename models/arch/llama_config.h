@@ -10,6 +10,8 @@
 
 #define TX_LLAMA_LAYERS (1 << 12)        /* limit */
 #define TX_LLAMA_EXPERT_LAYERS (1 << 10) /* limit for models with experts */
+#define TX_LLAMA_LISTED 128              /* limit for models with a list of numbers of layers */
+#define TX_LLAMA_STREAMS 4
 
 /* A set of layers. */
 typedef struct tx_layer_set {
@@ -66,6 +68,7 @@ typedef struct llama_config {
         int64_t width;         /* that width; 0 means the blocks' */
         int64_t layer_width;   /* of the further embedding of each layer (layer_inputs.c); 0 means none */
         int64_t layer_vocab;   /* rows of its table in the file */
+        int64_t layerless;     /* tokens at the end of the vocabulary that this table has no rows for */
         double dropout;
     } embedding;
     struct {
@@ -127,10 +130,12 @@ typedef struct llama_config {
         double factor;
         int64_t multiple;
         bool bias;
-        bool plain;                 /* no gate */
-        bool wide_if_borrowing;     /* layers that use keys and values of others have twice the size */
-        double multipliers[2];      /* of gates and results */
-        int32_t choice, activation; /* the activation is the sum: `activation` is the first one of the family */
+        bool plain;                      /* no gate */
+        bool wide_if_borrowing;          /* layers that use keys and values of others have twice the size */
+        double multipliers[2];           /* of gates and results */
+        int32_t sizes[TX_LLAMA_LISTED];  /* the inner widths of layers; 0 means `inner` */
+        float sparsity[TX_LLAMA_LISTED]; /* the part of gates that become 0 (altup.c); 0 means that all are used */
+        int32_t choice, activation;      /* the activation is the sum: `activation` is the first one of the family */
     } mlp;
     struct {
         tx_rope_config rope;
@@ -153,6 +158,11 @@ typedef struct llama_config {
         double dropout;        /* of these parts */
         double hidden_dropout; /* other dropouts, which must be 0 */
     } residual;
+    struct {
+        bool alternate;   /* several residual streams, of which blocks compute the first (altup.c) */
+        int64_t low_rank; /* of the matrices next to the attention */
+        double limit;     /* of the coefficients' weights in training; 0 means none */
+    } streams;
     struct {
         int64_t count;        /* 0 in models without experts */
         int64_t chosen;       /* of a token */
@@ -312,10 +322,24 @@ static inline bool has_only_queries(const tx_config *config, int64_t layer)
     return !has_keys(config, layer);
 }
 
+/* The rows of the table of the layers' embeddings. Tokens from there on have its first row. */
+static inline int64_t layer_rows(const llama_config *c)
+{
+    return c->base.vocab_size - c->embedding.layerless;
+}
+
 /* The inner width of a layer's MLP. */
 static inline int64_t mlp_size_of(const llama_config *c, int64_t layer)
 {
+    if (layer < TX_LLAMA_LISTED && c->mlp.sizes[layer] > 0)
+        return c->mlp.sizes[layer];
     return c->mlp.wide_if_borrowing && !has_keys(&c->base, layer) ? 2 * mlp_size(c) : mlp_size(c);
+}
+
+/* The part of a layer's gates that become 0; 0 means that all are used. */
+static inline float sparsity_of(const llama_config *c, int64_t layer)
+{
+    return layer < TX_LLAMA_LISTED ? c->mlp.sparsity[layer] : 0.0f;
 }
 
 /* Whether a layer has rotary positions. */
@@ -360,5 +384,7 @@ tx_status tx_llama_read_sized(const tx_json *json, tx_config *config);
 tx_status tx_llama_read_unpadded(const tx_json *json, tx_config *config);
 tx_status tx_llama_write(const tx_config *config, tx_json *json);
 tx_status tx_llama_check(const tx_config *config);
+/* Checks what layer_attention.c does not implement: the layers that share keys and values, and rotary positions. */
+tx_status tx_llama_check_borrowing(const tx_config *config);
 
 #endif

@@ -176,8 +176,22 @@ tx_tensor *tx_llama_layer_attention(tx_stack *b, tx_tensor *x, int64_t layer);
 bool has_layer_inputs(const tx_config *config, int64_t layer);
 /* Sets b->layer_inputs from the embeddings x, if the layers have further ones. */
 void tx_llama_layer_inputs(tx_stack *b, tx_tensor *x);
+/* The addend of the layer's embedding, through a gate that x computes. */
+tx_tensor *tx_llama_layer_input(tx_stack *b, tx_tensor *x, int64_t layer);
 /* The result x of a block plus its layer's embedding, times the scale of the layer, as far as it has these. */
 tx_tensor *tx_llama_end_layer(tx_stack *b, tx_tensor *x, int64_t layer);
+
+/* altup.c: embeddings [B, T, C] -> streams [B, T, streams * C], and back */
+tx_tensor *tx_llama_open_streams(tx_stack *b, tx_tensor *x);
+tx_tensor *tx_llama_close_streams(tx_stack *b, tx_tensor *streams);
+/* The streams before a block, and after it: `first` is the first of the former, `updated` the block's result. */
+tx_tensor *tx_llama_predict_streams(tx_stack *b, tx_tensor *streams);
+tx_tensor *tx_llama_correct_streams(tx_stack *b, tx_tensor *streams, tx_tensor *first, tx_tensor *updated,
+                                    int64_t layer);
+/* Adds the residual of low rank of the attention's input to x, if the family has one. */
+tx_tensor *tx_llama_augment(tx_stack *b, tx_tensor *x, tx_tensor *normed);
+/* gate | up [.., 2 F] -> gelu(gate) up [.., F], where gates below the cutoff of their row count as 0. */
+tx_tensor *tx_llama_sparse_gates(const tx_stack *b, tx_tensor *x);
 
 tx_tensor *tx_llama_xielu(const tx_stack *b, tx_tensor *x); /* xielu.c */
 

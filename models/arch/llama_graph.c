@@ -221,6 +221,8 @@ static tx_tensor *activate(const tx_stack *b, tx_tensor *x)
     const int32_t activation = c->mlp.activation + c->mlp.choice;
     if (activation == TX_LLAMA_XIELU)
         return tx_llama_xielu(b, x);
+    if (sparsity_of(c, b->block) > 0)
+        return tx_llama_sparse_gates(b, x);
     if (activation == TX_LLAMA_RELU2 || activation == TX_LLAMA_RELU) {
         x = tx_relu(x);
         return activation == TX_LLAMA_RELU ? x : tx_mul(x, x);
@@ -360,8 +362,8 @@ static tx_tensor *only_part(tx_stack *b, tx_tensor *x, int64_t layer)
     return any_mlp(b, x, layer);
 }
 
-/* x [B, T, C] -> [B, T, C] */
-static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
+/* x [B, T, C] -> [B, T, C], the result of a block before tx_llama_end_layer */
+static tx_tensor *updated(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     if (llama_of(b->config)->norms.after_sum) {
         x = norm(b, add_part(b, x, attend(b, x, layer)), INPUT_NORM);
@@ -379,10 +381,27 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
         }
         return tx_add(x, tx_add(attended, h));
     }
-    x = add_part(b, x, attended);
+    x = tx_llama_augment(b, add_part(b, x, attended), h);
     h = norm(b, x, POST_NORM);
     h = llama_of(b->config)->experts.with_mlp ? mlp_and_experts(b, x, h) : any_mlp(b, h, layer);
-    return tx_llama_end_layer(b, add_part(b, x, norm(b, h, MLP_NORM)), layer);
+    return add_part(b, x, norm(b, h, MLP_NORM));
+}
+
+/* x [B, T, C] -> [B, T, C], or streams of them (altup.c) */
+static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    if (!llama_of(b->config)->streams.alternate)
+        return tx_llama_end_layer(b, updated(b, x, layer), layer);
+    tx_tensor *streams = tx_llama_predict_streams(b, x), *first = columns_of(streams, 0, b->config->width);
+    return tx_llama_correct_streams(b, streams, first, updated(b, first, layer), layer);
+}
+
+/* All blocks: x [B, T, C] -> [B, T, C] */
+static tx_tensor *blocks(tx_stack *b, tx_tensor *x)
+{
+    if (!llama_of(b->config)->streams.alternate)
+        return tx_stack_blocks(b, x, transformer_block);
+    return tx_llama_close_streams(b, tx_stack_blocks(b, tx_llama_open_streams(b, x), transformer_block));
 }
 
 /* Embeddings of another width, mapped to that of the blocks, plus those of positions. */
@@ -439,7 +458,7 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     b.both = c->attention.both;
     if (b.both)
         b.scores = window_scores(&b);
-    x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
+    x = norm(&b, tx_stack_rows(&b, blocks(&b, x)), FINAL_NORM);
     if (config->architecture->head == TX_HEAD_STATES)
         return x;
     if (config->architecture->reads_last)

@@ -48,6 +48,10 @@ enum {
     MIXER_VALUE, /* of one head */
     LAYER_INPUT, /* the embedding of a layer, and of all layers (layer_inputs.c) */
     LAYER_INPUTS,
+    STREAMS, /* their number, its square, and the elements of all but the first (altup.c) */
+    STREAM_PAIRS,
+    OTHER_STREAMS,
+    LOW_RANK,
     LABELS
 };
 
@@ -61,8 +65,14 @@ enum {
     INPUTS_TABLE, /* embeddings of layers (layer_inputs.c): of tokens, and a layer with a norm of their embeddings */
     INPUTS_PROJ,
     INPUTS_NORM,
+    STREAMS_IN, /* to streams after the first (altup.c) */
     PROJECT_IN, /* after the embedding, and before the head */
     PROJECT_OUT,
+    STREAM_NORM, /* the coefficients of streams, and the scale of the first one for INPUT_GATE */
+    STREAM_ROUTER,
+    STREAM_PREDICTION,
+    STREAM_CORRECTION,
+    STREAM_SCALE,
     INPUT_NORM, /* before the attention */
     INPUT_NORM_BIAS,
     QKV_PROJ,
@@ -85,6 +95,9 @@ enum {
     O_BIAS,
     ATTENTION_NORM, /* after the attention, before the addition */
     ATTENTION_NORM_BIAS,
+    LOW_RANK_IN, /* a residual next to the attention (altup.c) */
+    LOW_RANK_OUT,
+    LOW_RANK_NORM,
     MIXER_IN, /* of recurrent layers (mixer.h) */
     MIXER_GATE,
     MIXER_RATES,
@@ -129,6 +142,9 @@ enum {
     INPUT_PROJ,
     ADDED_NORM,
     LAYER_SCALE, /* of the result of a block */
+    STREAM_OUT,  /* after the blocks, of streams after the first */
+    STREAM_OUT_2,
+    STREAM_OUT_3,
     FINAL_NORM,
     FINAL_NORM_BIAS,
     HEAD_DENSE, /* before the output head: a layer, its activation and a norm */
@@ -161,6 +177,32 @@ enum {
     {O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .split = 2},        \
     {                                                                             \
         O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention.bias) \
+    }
+/* The attention of layer_attention.c. */
+#define LAYER_ATTENTION_ROWS                                                                                         \
+    {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .in = has_values, .split = 1},           \
+        {QKV_PROJ, LAYER "self_attn.q_proj|k_proj.weight", {QK, WIDTH}, .in = has_only_keys, .split = 1},            \
+        {QKV_PROJ, LAYER "self_attn.q_proj.weight", {HEADS, WIDTH}, .in = has_only_queries, .split = 1},             \
+        {QKV_BIAS,  LAYER "self_attn.q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, IF(attention.bias), .in = has_values, \
+         .split = 1},                                                                                                \
+        {QKV_BIAS,  LAYER "self_attn.q_proj|k_proj.bias", {QK}, ZEROS, IF(attention.bias), .in = has_only_keys,      \
+         .split = 1},                                                                                                \
+        {QKV_BIAS,           LAYER "self_attn.q_proj.bias", {HEADS},   ZEROS,                                        \
+         IF(attention.bias), .in = has_only_queries,        .split = 1},                                             \
+        {Q_NORM, LAYER "self_attn.q_norm.weight", {HEAD_SIZE}, ONES},                                                \
+        {K_NORM, LAYER "self_attn.k_norm.weight", {HEAD_SIZE}, ONES, .in = has_keys}, O_ROWS
+/* The embeddings of layers (layer_inputs.c): before the blocks, and in each. */
+#define LAYER_TABLE_ROWS                                                                                         \
+    {INPUTS_TABLE, "model.embed_tokens_per_layer.weight", {VOCAB, LAYER_INPUTS}, .in = has_layer_inputs},        \
+        {INPUTS_PROJ, "model.per_layer_model_projection.weight", {LAYER_INPUTS, WIDTH}, .in = has_layer_inputs}, \
+    {                                                                                                            \
+        INPUTS_NORM, "model.per_layer_projection_norm.weight", {LAYER_INPUT}, ONES, .in = has_layer_inputs       \
+    }
+#define LAYER_INPUT_ROWS                                                                                 \
+    {INPUT_GATE, LAYER "per_layer_input_gate.weight", {LAYER_INPUT, WIDTH}, .in = has_layer_inputs},     \
+        {INPUT_PROJ, LAYER "per_layer_projection.weight", {WIDTH, LAYER_INPUT}, .in = has_layer_inputs}, \
+    {                                                                                                    \
+        ADDED_NORM, LAYER "post_per_layer_input_norm.weight", {WIDTH}, ONES, .in = has_layer_inputs      \
     }
 /* The attention of DeepSeek-V2 (mla.c). */
 #define LATENT_ROWS                                                                                               \

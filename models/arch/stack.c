@@ -344,10 +344,10 @@ tx_tensor *tx_stack_lookup(const tx_stack *stack, tx_tensor *table, tx_tensor *p
     return tx_lora_embedding(stack->graph, stack->config, stack->options, first, stack->tokens, x);
 }
 
-tx_tensor *tx_stack_rows_of(const tx_stack *stack, int32_t slot)
+tx_tensor *tx_stack_rows_of(const tx_stack *stack, int32_t slot, tx_tensor *tokens)
 {
-    tx_tensor *x = tx_embedding_padded(stack->tokens, tx_stack_weight(stack, slot), stack->padding, NULL, NULL);
-    return tx_lora_embedding(stack->graph, stack->config, stack->options, index_of(stack, slot), stack->tokens, x);
+    tx_tensor *x = tx_embedding_padded(tokens, tx_stack_weight(stack, slot), stack->padding, NULL, NULL);
+    return tx_lora_embedding(stack->graph, stack->config, stack->options, index_of(stack, slot), tokens, x);
 }
 
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)

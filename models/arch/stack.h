@@ -108,8 +108,8 @@ tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight, 
 tx_tensor *tx_stack_grouped(const tx_stack *stack, tx_tensor *x, int32_t weight, tx_tensor *offsets, bool inputs_first);
 /* The token embeddings, with their adapter, plus position embeddings (may be NULL). */
 tx_tensor *tx_stack_lookup(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
-/* The rows of the tokens in another table of the vocabulary, with its adapter: [B, T, columns]. */
-tx_tensor *tx_stack_rows_of(const tx_stack *stack, int32_t slot);
+/* The rows of tokens [B, T] in another table of the vocabulary, with its adapter: [B, T, columns]. */
+tx_tensor *tx_stack_rows_of(const tx_stack *stack, int32_t slot, tx_tensor *tokens);
 /* The output head with its adapter, x [.., in] -> [.., vocabulary]; `weight` is that of the slot. */
 tx_tensor *tx_stack_head(const tx_stack *stack, tx_tensor *x, tx_tensor *weight, tx_tensor *bias, int32_t slot);
 /* tx_stack_lookup, with NEFTune noise if the options set it. */

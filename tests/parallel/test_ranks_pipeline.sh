@@ -85,8 +85,8 @@ done
 # Any split resumes from any checkpoint, with weights and moments to the bit and the same steps.
 hands_over turns:1.1 stage1:1.1 grid:1.1 by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4 by4.4:2.2 cut1,4:2.2
 
-# Other models: a tied embedding, one that is not tied, experts, keys and values that later stages share, and a
-# classifier, whose texts are padded to a row.
+# Other models: a tied embedding, one that is not tied, experts, keys and values that later stages share, several
+# residual streams, and a classifier, whose texts are padded to a row.
 cat > "$work/llama.json" << 'EOF'
 {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
  "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "attention_dropout": 0.1,
@@ -105,7 +105,9 @@ cat > "$work/shared.json" << 'EOF'
  "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
  "num_kv_shared_layers": 2, "attention_dropout": 0.1, "rms_norm_eps": 0.01}
 EOF
-for model in llama untied experts routers shared; do
+sed 's/gemma4/gemma3n/; s/"global_head_dim": 12/"laurel_rank": 6/; s/input": 257/input": 250/' "$work/shared.json" \
+    > "$work/streams.json"
+for model in llama untied experts routers shared streams; do
     from="--config_name $work/$model.json --train_file $work/text --validation_file $work/text --block_size 32"
     from="$from $evaluates"
     { split 1 1 $model && split 2 2 ${model}2; } || fail "$model"

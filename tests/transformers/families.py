@@ -16,9 +16,9 @@ from transformers import AutoModelForCausalLM
 from transformers import ApertusConfig, ArceeConfig, CohereConfig, GraniteMoeConfig, HeliumConfig, NemotronConfig
 from transformers import (Ernie4_5Config, Exaone4Config, GemmaConfig, HunYuanDenseV1Config, Olmo3Config, OlmoeConfig,
                           PhiConfig, SeedOssConfig, Starcoder2Config)
-from transformers import (Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GptOssConfig,
-                          GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config, SmolLM3Config,
-                          StableLmConfig)
+from transformers import (Gemma2Config, Gemma3nTextConfig, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig,
+                          GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config,
+                          SmolLM3Config, StableLmConfig)
 from transformers import (BloomConfig, Cohere2Config, Cohere2MoeConfig, Ministral3Config, MinistralConfig, MptConfig,
                           NanoChatConfig, OlmoConfig)
 from transformers import (DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5_MoeConfig, ExaoneMoeConfig,
@@ -48,6 +48,9 @@ GEMMA4 = dict(num_hidden_layers=6, head_dim=12, global_head_dim=16, sliding_wind
               rms_norm_eps=1.0, layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2, final_logit_softcapping=3.0,
               tie_word_embeddings=True)
 LAYER_INPUTS = dict(GEMMA4, hidden_size_per_layer_input=10, vocab_size_per_layer_input=300)
+# The same without heads of their own. The last tokens have no rows in the table of layers' embeddings.
+GEMMA3N = dict({k: v for k, v in LAYER_INPUTS.items() if k != "global_head_dim"}, vocab_size_per_layer_input=250,
+               laurel_rank=7)
 # The first variant of a type of configuration trains too, and the first with ALiBi, and with experts next to an MLP.
 # "eager" Falcons add ALiBi twice.
 VARIANTS = {
@@ -97,6 +100,16 @@ VARIANTS = {
         head_dim=12, query_pre_attn_scalar=24, sliding_window=4, final_logit_softcapping=3.0, attention_bias=True,
         tie_word_embeddings=False, layer_types=["full_attention", "sliding_attention", "full_attention"],
         rope_scaling=dict(rope_type="linear", factor=8.0))),
+    "gemma3n as Gemma 3n E2B": (Gemma3nTextConfig, dict(
+        GEMMA3N, num_kv_shared_layers=3, activation_sparsity_pattern=[0.95, 0.95, 0.5, 0.2, 0.0, 0.0],
+        intermediate_size=[76] * 6)),
+    "gemma3n, widths of layers": (Gemma3nTextConfig, dict(
+        GEMMA3N, vocab_size_per_layer_input=300, num_kv_shared_layers=2, intermediate_size=[76, 60, 76, 90, 40, 76],
+        activation_sparsity_pattern=[0.0, 0.3, 0.0, 0.6, 0.0, 0.1],
+        layer_types=["full_attention", "sliding_attention"] * 3)),
+    "gemma3n, its pattern, biases, untied": (Gemma3nTextConfig, dict(
+        GEMMA3N, num_hidden_layers=11, num_kv_shared_layers=0, layer_types=None, attention_bias=True,
+        altup_coef_clip=0.1, tie_word_embeddings=False)),
     "gemma4 as Gemma 4 E2B": (Gemma4TextConfig, dict(LAYER_INPUTS, num_kv_shared_layers=3, use_double_wide_mlp=True)),
     "gemma4 as Gemma 4 31B": (Gemma4TextConfig, dict(
         GEMMA4, hidden_size_per_layer_input=0, attention_k_eq_v=True, global_head_dim=320, num_global_key_value_heads=1,
@@ -402,8 +415,8 @@ def main():
         if form not in trained:
             trained.add(form)
             of_bytes = dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
-            if kind == Gemma4TextConfig:
-                of_bytes["vocab_size_per_layer_input"] = 257
+            if "vocab_size_per_layer_input" in changes:
+                of_bytes["vocab_size_per_layer_input"] = changes["vocab_size_per_layer_input"] - 43
             train(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
             default_adapter(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
     return status()

@@ -10,7 +10,7 @@ import tempfile
 
 from oracle import check, log_of, run, status
 
-from transformers import Gemma4TextConfig
+from transformers import Gemma3nTextConfig, Gemma4TextConfig
 from hybrids import cached, planned
 from random_models import make_model
 
@@ -25,6 +25,8 @@ VARIANTS = {
                                                  num_global_key_value_heads=1),
     "experts": dict(num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2, enable_moe_block=True,
                     num_experts=5, top_k_experts=2, moe_intermediate_size=20),
+    "several streams": dict(num_kv_shared_layers=3, laurel_rank=7, vocab_size_per_layer_input=200,
+                            activation_sparsity_pattern=[0.95, 0.5, 0.0, 0.2, 0.0, 0.0]),
 }
 LENGTHS = (4, 70, 320)
 
@@ -48,7 +50,8 @@ def main():
     txtrain, program = sys.argv[1:3]
     device = sys.argv[3] if len(sys.argv) > 3 else "cpu"
     for name, changes in VARIANTS.items():
-        model = make_model(Gemma4TextConfig(**{**BASE, **changes}))
+        kind = Gemma3nTextConfig if "laurel_rank" in changes else Gemma4TextConfig
+        model = make_model(kind(**{**BASE, **changes}))
         for parameter, weight in model.named_parameters():  # the size of heads does not divide scores
             if "q_norm" in parameter:
                 weight.data.mul_(0.3)

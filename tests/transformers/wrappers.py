@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the text of models that also read images with transformers: logits from files with the names of published
 models and of transformers' classes, greedy text, losses of steps of training, the folders that are saved (as a whole,
-as a text model, as an adapter), GGUF files, and chats by a template whose contents are lists.
+as a text model, as an adapter), GGUF files, and chats by a template whose contents are lists. Gemma 3n needs timm.
 
     wrappers.py MODEL_LOGITS TXTRAIN TXGEN TXCONVERT CHAT_IDS [NAME...]      exit status 77: transformers is not installed
 """
+import importlib.util
 import json
 import subprocess
 import sys
@@ -33,6 +34,14 @@ WRAPPERS = {
     "gemma3": ("Gemma3", dict(vision_config=VISION, mm_tokens_per_image=4, image_token_index=250, boi_token_index=251,
                               eoi_token_index=252), dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=5,
                                                          num_hidden_layers=6)),
+    "gemma3n": ("Gemma3n", dict(
+        vision_config=dict(architecture="resnet10t", hidden_size=512, model_args={}),
+        audio_config=dict(hidden_size=32, input_feat_size=16, conf_num_attention_heads=2, conf_num_hidden_layers=1,
+                          sscp_conv_channel_size=[4, 4])), dict(
+            head_dim=16, sliding_window=5, num_hidden_layers=4, num_kv_shared_layers=2, intermediate_size=[60] * 4,
+            layer_types=["sliding_attention", "full_attention"] * 2, hidden_size_per_layer_input=10, laurel_rank=6,
+            vocab_size_per_layer_input=250, activation_sparsity_pattern=[0.9, 0.5, 0.0, 0.0], rms_norm_eps=1.0,
+            pad_token_id=0)),
     "gemma4": ("Gemma4", dict(vision_config=dict(VISION, head_dim=16, num_key_value_heads=2,
                                                  position_embedding_size=40), audio_config=None, image_token_id=250,
                               boi_token_id=251, eoi_token_id=252),
@@ -215,7 +224,7 @@ def train(name, model, kind, folder, programs):
     texts = []
     sources = [outs["whole"], outs["text"], f"{outs['whole']}/checkpoint-{STEPS}"]
     done = run(txconvert, outs["whole"], to=f"{folder}/model.gguf", outtype="f32")
-    if kind.startswith("Gemma4"):
+    if kind.startswith(("Gemma3n", "Gemma4")):
         check("GGUF files of this class are not implemented" in done.stderr, f"{name}: txconvert: {done.stderr.strip()}")
     else:
         check(done.returncode == 0, f"{name}: txconvert: {done.stderr.strip()}")
@@ -250,6 +259,9 @@ def main():
     for name, (kind, settings, text) in WRAPPERS.items():
         if not name.startswith(tuple(sys.argv[6:]) or ""):
             continue
+        if name == "gemma3n" and not importlib.util.find_spec("timm"):
+            print("gemma3n: timm is not installed")
+            continue
         model = make(kind, settings, text)
         want = logits_of(model.double())
         model.float()
@@ -268,7 +280,7 @@ def main():
             read_logits(f"{name}, modern names", folder, programs[0], kind, want)
             save_file(others, f"{folder}/model.safetensors", metadata={"format": "pt"})
             train(name, model, kind, folder, programs[1:4])
-            if name == "gemma4":  # published files have unused keys and values
+            if name in ("gemma3n", "gemma4"):  # published files have unused keys and values
                 unused = {f"model.language_model.layers.{layer}.self_attn.{module}.weight": torch.ones(3)
                           for layer in (2, 3) for module in ("k_proj", "v_proj", "k_norm")}
                 save_file({**others, **unused}, f"{folder}/model.safetensors", metadata={"format": "pt"})
