@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares models whose last layers use keys, values and caches of earlier ones with transformers: logits of pieces of
-prompts and of steps, for caches of several types; losses of steps that recompute activations; and memory, which is as
-planned.
+prompts and of steps, for caches of several types; losses of steps that recompute activations, and of one that clips
+coefficients; and memory, which is as planned.
 
     shared_keys.py TXTRAIN CACHED_LOGITS [DEVICE]      exit status 77: transformers is not installed
 """
+import math
 import sys
 import tempfile
 
 from oracle import check, log_of, run, status
 
+import torch
 from transformers import Gemma3nTextConfig, Gemma4TextConfig
 from hybrids import cached, planned
 from random_models import make_model
@@ -46,6 +48,25 @@ def recomputed(name, model, txtrain, device):
     check(len(losses[0]) == 4 and losses[0] == losses[1], f"{name}: recomputed losses: {losses}")
 
 
+def clipped(name, model, txtrain, device):
+    """In training the weights of streams' coefficients are clipped."""
+    model.config.altup_coef_clip = 0.05
+    text = b"some text of bytes that are no words: " * 4
+    ids = torch.tensor(list(text[:96])).reshape(4, 24)
+    with tempfile.TemporaryDirectory() as out:
+        model.float().save_pretrained(f"{out}/model")
+        with open(f"{out}/text.txt", "wb") as file:
+            file.write(text)
+        done = run(txtrain, model_name_or_path=f"{out}/model", train_file=f"{out}/text.txt", block_size=24,
+                   per_device_train_batch_size=4, train_sampling_strategy="sequential", output_dir=f"{out}/run",
+                   max_steps=1, save_strategy="no", device=device)
+        ours = log_of(f"{out}/run") if done.returncode == 0 else [math.nan]
+    free = model.eval()(ids, labels=ids).loss.item()
+    want = model.train()(ids, labels=ids).loss.item()
+    check(abs(ours[0] - want) <= 1e-5 * want < 0.1 * abs(free - want),
+          f"{name}: clipped loss {ours[0]}, not {want}: {done.stderr}")
+
+
 def main():
     txtrain, program = sys.argv[1:3]
     device = sys.argv[3] if len(sys.argv) > 3 else "cpu"
@@ -62,6 +83,8 @@ def main():
             cached(name, model, folder, program, device, LENGTHS[-1], "bfloat16")
         planned(name, model, txtrain, device)
         recomputed(name, model, txtrain, device)
+        if kind == Gemma3nTextConfig:
+            clipped(name, model, txtrain, device)
     return status()
 
 
