@@ -290,6 +290,10 @@ static void test_wrappers(void **state)
         {"{\"model_type\": \"gemma3n\", \"text_config\": {\"num_hidden_layers\": 30, \"intermediate_size\": 8192, "
          "\"num_kv_shared_layers\": 10}}",
          4435182688},
+        /* The published file names a type that transformers does not have. */
+        {"{\"model_type\": \"kimi_k25\", \"text_config\": {\"model_type\": \"kimi_k2\", \"tie_word_embeddings\": "
+         "false}, \"tie_word_embeddings\": false}",
+         671026404352 + 14848},
     };
     tx_config *config;
     tx_json *json;
