@@ -54,6 +54,15 @@ static tx_status open_modelopt(const char *folder, tx_weights **weights)
     return status;
 }
 
+/* The settings of quantized weights, which those of a wrapper's text may hold; or NULL. */
+static const tx_json *quantization_of(const tx_json *config)
+{
+    static const char key[] = "quantization_config";
+    const tx_json *text = tx_json_find(config, "text_config");
+    const bool inner = text && tx_json_type_of(text) == TX_JSON_OBJECT && tx_json_has(text, key);
+    return tx_json_has(config, key) ? tx_json_find(config, key) : inner ? tx_json_find(text, key) : NULL;
+}
+
 tx_status tx_arch_open_weights(const char *folder, tx_weights **weights)
 {
     const int64_t limit = (int64_t)16 << 20;
@@ -67,8 +76,8 @@ tx_status tx_arch_open_weights(const char *folder, tx_weights **weights)
     tx_status status = tx_json_read(path, limit, &config);
     if (status)
         tx_weights_close(*weights);
-    else if (tx_json_has(config, "quantization_config"))
-        status = tx_quantized_open(tx_json_find(config, "quantization_config"), weights);
+    else if (quantization_of(config))
+        status = tx_quantized_open(quantization_of(config), weights);
     else
         status = open_modelopt(folder, weights);
     if (!status && tx_wrapper_stacks(config))

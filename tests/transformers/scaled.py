@@ -133,6 +133,24 @@ def save(folder, quantization, tensors):
         json.dump(config, file)
 
 
+def wrapped(name, txgen, folder, quantization, tensors, state):
+    """The same as the text of a wrapper, whose settings hold those of the quantization (Kimi K2.5)."""
+    others = {"vision_tower.weight": torch.ones(3)}
+    save_file({**others, **{f"language_model.{key}": w for key, w in tensors.items()}}, f"{folder}/model.safetensors",
+              metadata={"format": "pt"})
+    with open(f"{folder}/config.json", "w", encoding="utf-8") as file:
+        json.dump({"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"],
+                   "text_config": dict(CONFIG.to_dict(), quantization_config=quantization)}, file)
+    done = run(txgen, "--model", folder, "--save_merged", f"{folder}/whole")
+    check(done.returncode == 0, f"{name}, wrapped: {done.stderr}")
+    ours = load_file(f"{folder}/whole/model.safetensors") if done.returncode == 0 else {}
+    check(set(ours) == {*others, *(f"language_model.{key}" for key in state)}
+          and all(torch.equal(ours[f"language_model.{key}"].float(), state[key].float()) for key in state),
+          f"{name}, wrapped: other values")
+    with open(f"{folder}/whole/config.json", encoding="utf-8") as file:
+        check("quantization_config" not in file.read(), f"{name}, wrapped: the saved model claims to be quantized")
+
+
 def compare(name, txgen, folder, model, quantization, make):
     tensors, state = {}, {}
     for key, w in model.state_dict().items():
@@ -152,6 +170,8 @@ def compare(name, txgen, folder, model, quantization, make):
     check(set(ours) == set(state) and not other, f"{name}: other values in {other}")
     with open(f"{folder}/plain/config.json", encoding="utf-8") as file:
         check("quantization_config" not in json.load(file), f"{name}: the saved model claims to be quantized")
+    if name == "pack 4":
+        wrapped(name, txgen, folder, quantization, tensors, state)
     key = next(k for k in tensors if k.endswith("_scale") or k.endswith("_scale_inv"))
     save(folder, quantization, {k: v for k, v in tensors.items() if k != key})
     done = run(txgen, "--model", folder, "--ids", "1 2", "-n", "1")
