@@ -61,7 +61,7 @@ static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits,
 static tx_tensor *expert_linear(const tx_stack *stack, const tx_experts *e, tx_tensor *x, int32_t weight, int32_t bias,
                                 tx_tensor *offsets)
 {
-    tx_tensor *y = tx_stack_grouped(stack, x, weight, offsets, e->limit > 0.0f);
+    tx_tensor *y = tx_stack_grouped(stack, x, weight, offsets, e->inputs_first);
     tx_tensor *biases = y && tx_stack_has(stack, bias) ? tx_stack_weight(stack, bias) : NULL;
     if (!biases)
         return y;
@@ -162,6 +162,14 @@ static tx_tensor *times_factors(tx_stack *stack, const tx_experts *e, tx_tensor 
     return factors ? tx_mul(weights, tx_reshape(factors, shape)) : NULL;
 }
 
+/* The weights [N, k] of choices in the order of slots, at all elements of their rows of h. */
+static tx_tensor *of_slots(const tx_routes *routes, tx_tensor *weights, const tx_tensor *h)
+{
+    const int64_t slots = tx_shape_count(tx_tensor_shape(weights));
+    tx_tensor *sorted = tx_scatter_add(routes->places, tx_reshape(weights, TX_SHAPE(slots, 1)), slots);
+    return h ? tx_broadcast(tx_reshape(sorted, TX_SHAPE(slots)), *tx_tensor_shape(h), TX_AXIS_LAST) : NULL;
+}
+
 tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts)
 {
     if (x && tx_graph_sequence(stack->graph))
@@ -189,6 +197,10 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     /* Tensor-parallel ranks all compute the routing, and each a slice of every expert. Expert-parallel ranks own whole
      * experts and exchange tokens. */
     tx_tensor *h = tx_gather(tx_tp_input(rows), routes.tokens);
+    if (experts->scales_inputs) {
+        h = tx_mul(h, of_slots(&routes, weights, h));
+        weights = tx_fill(stack->graph, *tx_tensor_shape(weights), 1.0f);
+    }
     tx_arrivals arrivals;
     h = tx_ep_dispatch(h, &routes, experts->chosen, capacity, &arrivals);
     h = expert_linear(stack, experts, h, experts->gate_up, experts->gate_up_bias, arrivals.offsets);

@@ -24,9 +24,10 @@ typedef struct tx_experts {
     bool balance;                                 /* collect the layer's figures for the load-balancing loss */
     int32_t router, gate_up, down;                /* slots of the parameters [E, C], [E, 2 F, C] and [E, C, F] */
     int32_t router_bias, gate_up_bias, down_bias; /* slots of [E], [E, 2 F] and [E, C], which a model may lack */
-    bool squares; /* no gates: the matrix is [E, F, C], and the activation the square of ReLU */
-    /* As in tx_swiglu_clamped. With a limit above 0, matrices are [E, C, 2 F] and [E, F, C], and gates and ups
-     * alternate. */
+    bool scales_inputs; /* the weights of a token's experts scale their inputs, not their results */
+    bool inputs_first;  /* matrices are [E, C, 2 F] and [E, F, C] */
+    bool squares;       /* no gates: the matrix is [E, F, C], and the activation the square of ReLU */
+    /* As in tx_swiglu_clamped. With a limit above 0, gates and ups alternate. */
     float alpha, limit;
 } tx_experts;
 

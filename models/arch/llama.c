@@ -72,7 +72,7 @@ static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent,
         return size;
     case POSITIONS:
         return c->max_position_embeddings + c->positions.first;
-    case EXPERT_INTERLEAVED:
+    case EXPERT_PAIR:
         return 2 * expert_size(c);
     case GATE_UP:
         return gate_and_up(mlp_size_of(c, block), dimension, sections);

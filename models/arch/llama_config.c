@@ -76,6 +76,28 @@ tx_status tx_llama_read_layers(const tx_json *json, const char *key, tx_layer_se
     return TX_OK;
 }
 
+/* "no_rope_layers" has a 1 for each layer with rotary positions, and a 0 for each without. */
+tx_status tx_llama_read_no_rope(const tx_json *json, llama_config *c)
+{
+    tx_json *list;
+    int64_t has;
+    if (!tx_json_has(json, "no_rope_layers"))
+        return TX_OK;
+    TX_TRY(tx_json_get(json, "no_rope_layers", TX_JSON_ARRAY, &list));
+    const size_t size = tx_json_size(list);
+    if (size == 0)
+        return TX_OK;
+    if (size < (size_t)c->base.layers || size > TX_LLAMA_LAYERS)
+        return tx_fail(TX_INVALID, "no_rope_layers: %zu numbers for %d layers", size, (int)c->base.layers);
+    c->positions.none = (tx_layer_set){.listed = true};
+    for (size_t i = 0; i < size; i++) {
+        TX_TRY(tx_json_as_int(tx_json_at(list, i), "no_rope_layers", 0, 1, &has));
+        if (!has)
+            add_layer(&c->positions.none, (int64_t)i);
+    }
+    return TX_OK;
+}
+
 tx_status tx_llama_read_mlp_types(const tx_json *json, llama_config *c)
 {
     const tx_layer_word words[] = {{"dense", &c->experts.dense}, {"sparse", NULL}, {NULL, NULL}};

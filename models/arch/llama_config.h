@@ -88,7 +88,9 @@ typedef struct llama_config {
         double cap;            /* c tanh(score / c), or 0 without a cap */
         double clip;           /* the limit of q, k and v; 0 means none */
         bool clips_norms;      /* the limit applies after the norms of q and k */
-        double scale_growth;   /* queries are multiplied by 1 + growth ln(1 + floor(position / original length)) */
+        double scale_growth;   /* queries are multiplied by 1 + growth ln(1 + floor(position / original length)), */
+        int64_t scale_step;    /* or with this, in layers without rotary positions, (position + 1) / step */
+        int64_t chunk;         /* positions of some layers see only their own chunk; 0 means none has chunks */
         int64_t window;        /* of layers with a sliding window; 0 means no window */
         bool windowed;         /* false if no layer has the window */
         tx_layer_set windows;  /* the layers with the window, if they are listed */
@@ -170,6 +172,7 @@ typedef struct llama_config {
         int64_t shared;       /* number of experts that all tokens use */
         int64_t shared_inner; /* their size together; 0 means that of as many experts */
         bool with_mlp;        /* layers also have an MLP, and its result and that of the experts have norms */
+        bool scales_inputs;   /* the weights scale the inputs of the experts, not their results */
         bool averaged;        /* the result is the mean of theirs and that of the others, else the sum */
         int64_t period;       /* of layers with experts */
         int64_t first, last;  /* the first and the last of them; below 0 there is no last one */
@@ -362,6 +365,8 @@ typedef struct tx_layer_word {
 
 /* Reads the list `key`, which must exist. Other words, and fewer than `layers`, are refused. */
 tx_status tx_llama_read_words(const tx_json *json, const char *key, int64_t layers, const tx_layer_word *words);
+/* Reads the layers without rotary positions from "no_rope_layers", unless it is absent or empty. */
+tx_status tx_llama_read_no_rope(const tx_json *json, llama_config *config);
 /* Reads the list "layer_types": "sliding_attention" or "full_attention" for each layer. */
 tx_status tx_llama_read_layer_types(const tx_json *json, llama_config *config);
 /* Reads the settings of layers with and without a window from "rope_parameters" of version 5 of transformers. */

@@ -23,7 +23,7 @@ static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
     const llama_config *c = llama_of(b->config);
     const float eps = (float)c->norms.eps;
     const bool bare = (c->norms.bare && (weight == INPUT_NORM || weight == POST_NORM || weight == FINAL_NORM)) ||
-                      (c->norms.bare_heads && weight == EMBED_NORM);
+                      (c->norms.bare && c->norms.bare_heads && weight == EMBED_NORM);
     if (bare)
         return c->norms.centred ? tx_layer_norm(x, tx_fill(b->graph, TX_SHAPE(c->base.width), 1.0f),
                                                 tx_fill(b->graph, TX_SHAPE(c->base.width), 0.0f), eps)
@@ -200,9 +200,10 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     if (has_rope(c, layer))
         qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions,
                         local ? NULL : tx_find_input(b->graph, "rope_rates"));
-    if (c->norms.after_rope)
+    if (c->norms.after_rope && has_rope(c, layer))
         qkv = norm_heads(b, qkv, heads, of_kv);
-    qkv = tx_llama_scale_queries(b, qkv, heads, size, length);
+    if (c->attention.scale_step == 0 || !has_rope(c, layer))
+        qkv = tx_llama_scale_queries(b, qkv, heads, size, length);
     if (c->positions.alibi)
         qkv = tx_alibi_add(b, qkv, heads, size);
     options.window = c->attention.both ? 0 : options.window;
@@ -276,6 +277,8 @@ static tx_experts experts_of(const llama_config *c)
                         .scale = (float)c->experts.scale,
                         .balance = c->experts.balance,
                         .squares = c->mlp.plain,
+                        .scales_inputs = c->experts.scales_inputs,
+                        .inputs_first = c->experts.limit > 0 || c->experts.scales_inputs,
                         .router = ROUTER,
                         .router_bias = ROUTER_BIAS,
                         .choice_bias = CHOICE_BIAS,
@@ -292,8 +295,8 @@ static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
 {
     const llama_config *c = llama_of(b->config);
     const tx_experts experts = experts_of(c);
-    if (c->experts.limit > 0)
-        tx_llama_one_rank(b, "experts with biases");
+    if (experts.inputs_first)
+        tx_llama_one_rank(b, c->experts.limit > 0 ? "experts with biases" : "experts in two tensors");
     tx_tensor *y = tx_stack_experts(b, x, &experts);
     if (!y || !tx_stack_has(b, SHARED_GATE_UP_PROJ))
         return y;

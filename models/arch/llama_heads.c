@@ -90,10 +90,16 @@ tx_tensor *tx_llama_norm_each(const tx_stack *b, tx_tensor *qkv, int64_t heads, 
     return tx_llama_join(part, 3);
 }
 
+/* The positions with the same scale. */
+static int64_t step_of(const llama_config *c)
+{
+    return c->attention.scale_step ? c->attention.scale_step : (int64_t)c->positions.rope.original;
+}
+
 /* The scales of positions 0, 1, .. up to at least `longest` rows: [n, 1]. */
 static tx_tensor *scales_of(tx_graph *graph, const llama_config *c, int64_t longest)
 {
-    const int64_t step = (int64_t)c->positions.rope.original, steps = tx_ceil_div(longest, step);
+    const int64_t step = step_of(c), steps = tx_ceil_div(longest + 1, step), first = c->attention.scale_step > 0;
     tx_tensor *table = NULL;
     for (int64_t i = 0; i < steps; i++) {
         const float scale = (float)(1 + c->attention.scale_growth * log1p((double)i));
@@ -102,13 +108,14 @@ static tx_tensor *scales_of(tx_graph *graph, const llama_config *c, int64_t long
         table = table ? tx_add(table, one) : one;
     }
     table = table ? tx_broadcast(tx_reshape(table, TX_SHAPE(steps)), TX_SHAPE(steps, step), TX_AXIS_LAST) : NULL;
-    return table ? tx_reshape(table, TX_SHAPE(steps * step, 1)) : NULL;
+    table = table ? tx_shift_rows(tx_reshape(table, TX_SHAPE(1, steps * step)), longest, first, 0) : NULL;
+    return table ? tx_reshape(table, TX_SHAPE(longest, 1)) : NULL;
 }
 
 tx_tensor *tx_llama_scale_queries(tx_stack *b, tx_tensor *qkv, int64_t heads, int64_t size, int64_t longest)
 {
     const llama_config *c = llama_of(b->config);
-    if (!qkv || !(c->attention.scale_growth > 0) || longest <= (int64_t)c->positions.rope.original)
+    if (!qkv || !(c->attention.scale_growth > 0) || longest < step_of(c))
         return qkv;
     const tx_shape shape = *tx_tensor_shape(qkv);
     const int64_t q = heads * size;

@@ -33,7 +33,7 @@ enum {
     INNER,
     EXPERTS,
     EXPERT_GATE_UP,
-    EXPERT_INTERLEAVED, /* the elements of gate and up alternate */
+    EXPERT_PAIR, /* gate and up without sections: all of a gate first, or alternating elements */
     EXPERT_INNER,
     SHARED_GATE_UP,
     SHARED_INNER,

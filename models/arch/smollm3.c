@@ -16,31 +16,11 @@ static const llama_config defaults = {SIZES(tx_smollm3, tx_llama_rows, 128256, 3
                                       REST(11008, 4, 1e-6, 2e6), .padding = 128005, .positions.none_period = 4,
                                       .tie_word_embeddings = true};
 
-/* "no_rope_layers" has a 1 for each layer with rotary positions, and a 0 for each without. */
-static tx_status read_no_rope(const tx_json *json, llama_config *c)
-{
-    tx_json *list;
-    int64_t has;
-    if (!tx_json_has(json, "no_rope_layers"))
-        return TX_OK;
-    TX_TRY(tx_json_get(json, "no_rope_layers", TX_JSON_ARRAY, &list));
-    const size_t size = tx_json_size(list);
-    if (size < (size_t)c->base.layers || size > TX_LLAMA_LAYERS)
-        return tx_fail(TX_INVALID, "no_rope_layers: %zu numbers for %d layers", size, (int)c->base.layers);
-    c->positions.none = (tx_layer_set){.listed = true};
-    for (size_t i = 0; i < size; i++) {
-        TX_TRY(tx_json_as_int(tx_json_at(list, i), "no_rope_layers", 0, 1, &has));
-        if (!has)
-            add_layer(&c->positions.none, (int64_t)i);
-    }
-    return TX_OK;
-}
-
 static tx_status read(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
     TX_TRY(tx_llama_read(json, config));
-    TX_TRY(read_no_rope(json, c));
+    TX_TRY(tx_llama_read_no_rope(json, c));
     TX_TRY(tx_llama_read_layer_types(json, c));
     return c->attention.windowed && !c->attention.windows.listed
                ? tx_fail(TX_UNSUPPORTED, "use_sliding_window: true needs the list layer_types")

@@ -19,7 +19,8 @@
 #define OUTER "language_model." /* before them in published files */
 
 const tx_wrapper tx_wrappers[] = {
-#define X(type, text, alias, tied, stacked, others, defaults) {#type, #text, alias, tied, stacked, others, defaults},
+#define X(type, text, alias, tied, stacked, outer, others, defaults) \
+    {#type, #text, alias, tied, stacked, outer, others, defaults},
 #include "models/arch/wrappers.def"
 #undef X
     {.type = NULL}};
@@ -242,9 +243,10 @@ bool tx_wrapper_rename(const tx_wrapped *wrapped, const char *tensor, char text[
 
 void tx_wrapper_module(const tx_wrapped *wrapped, const char *text, char name[TX_WEIGHTS_NAME])
 {
-    const char *inner = wrapped ? after(text, PLAIN) : NULL;
+    const bool outer = wrapped && wrapped->row->outer;
+    const char *inner = wrapped && !outer ? after(text, PLAIN) : NULL;
     const char *prefix = inner && strcmp(wrapped->prefix, OF_TEXT) == 0 ? OF_TEXT : MODERN;
-    snprintf(name, TX_WEIGHTS_NAME, "%s%s", inner ? prefix : "", inner ? inner : text);
+    snprintf(name, TX_WEIGHTS_NAME, "%s%s", inner ? prefix : outer ? OUTER : "", inner ? inner : text);
 }
 
 void tx_wrapper_pattern(const tx_wrapped *wrapped, char *pattern, size_t room)

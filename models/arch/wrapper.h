@@ -11,7 +11,7 @@
 /* A row of wrappers.def. */
 typedef struct tx_wrapper {
     const char *type, *text, *alias;
-    bool tied, stacked;
+    bool tied, stacked, outer;
     const char *others, *defaults;
 } tx_wrapper;
 

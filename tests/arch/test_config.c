@@ -137,8 +137,15 @@ static void test_refusals(void **state)
          "activation_sparsity_pattern: expected"},
         {"{\"model_type\": \"gemma3n_text\", \"vocab_size\": 1000}", TX_UNSUPPORTED,
          "vocab_size_per_layer_input: 262144 is more than vocab_size"},
-        {"{\"model_type\": \"llama4_text\"}", TX_UNSUPPORTED,
-         "no such type, because it lacks attention in chunks, and experts whose inputs are scaled"},
+        {"{\"model_type\": \"longcat_flash_text\"}", TX_UNSUPPORTED,
+         "no such type, because it lacks two attentions in a layer, and experts that copy their input"},
+        {"{\"model_type\": \"llama4_text\", \"layer_types\": [\"chunked_attention\"], \"num_hidden_layers\": 1, "
+         "\"attention_chunk_size\": null}",
+         TX_FORMAT, "layer_types: \"chunked_attention\" needs attention_chunk_size"},
+        {"{\"model_type\": \"llama4_text\", \"layer_types\": [\"sliding_attention\"], \"num_hidden_layers\": 1}",
+         TX_UNSUPPORTED, "layer_types: \"sliding_attention\" is not one of full_attention, chunked_attention"},
+        {"{\"model_type\": \"llama4_text\", \"num_experts_per_tok\": 17}", TX_FORMAT,
+         "num_experts_per_tok: 17 is not from 1"},
         {"{\"architectures\": [\"BartForCausalLM\"]}", TX_UNSUPPORTED,
          "model_type is missing, and TX does not know the class BartForCausalLM"},
         {"{\"intermediate_size\": 64}", TX_FORMAT, "model_type is missing"},
@@ -290,6 +297,11 @@ static void test_wrappers(void **state)
         {"{\"model_type\": \"gemma3n\", \"text_config\": {\"num_hidden_layers\": 30, \"intermediate_size\": 8192, "
          "\"num_kv_shared_layers\": 10}}",
          4435182688},
+        {"{\"model_type\": \"llama4\", \"text_config\": {\"no_rope_layers\": [], \"attn_temperature_tuning\": 4}}",
+         107769861120},
+        {"{\"model_type\": \"llama4\", \"text_config\": {\"interleave_moe_layer_step\": 2, \"num_local_experts\": "
+         "128}}",
+         400711848960},
         /* The published file names a type that transformers does not have. */
         {"{\"model_type\": \"kimi_k25\", \"text_config\": {\"model_type\": \"kimi_k2\", \"tie_word_embeddings\": "
          "false}, \"tie_word_embeddings\": false}",

@@ -24,7 +24,7 @@ from transformers import (BloomConfig, Cohere2Config, Cohere2MoeConfig, Ministra
 from transformers import (DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5_MoeConfig, ExaoneMoeConfig,
                           FlexOlmoConfig, Glm4MoeConfig, Glm4MoeLiteConfig, GraniteMoeSharedConfig, HunYuanMoEV1Config,
                           MiniCPM3Config, MiniMaxM2Config, Mistral4Config, ModernBertDecoderConfig, PhimoeConfig)
-from transformers import Mistral4ForCausalLM
+from transformers import Llama4TextConfig, Mistral4ForCausalLM
 from transformers import FalconConfig, Glm4Config, GlmConfig, GPTBigCodeConfig, GPTJConfig, GPTNeoConfig, OPTConfig
 from random_models import compare, generate, gradients, make_model, train
 
@@ -353,6 +353,16 @@ VARIANTS = {
         LATENT, q_lora_rank=None, v_head_dim=None, scale_emb=1, scale_depth=None, dim_model_base=None,
         attention_bias=True, tie_word_embeddings=False,
         rope_parameters=dict(rope_type="dynamic", rope_theta=5000.0, factor=3.0))),
+    "llama4 as Llama 4 Scout": (Llama4TextConfig, dict(
+        num_hidden_layers=4, head_dim=8, intermediate_size=20, intermediate_size_mlp=76, num_local_experts=5,
+        attention_chunk_size=24, floor_scale=7, attn_scale=0.3, rope_parameters=dict(LLAMA3, factor=16.0))),
+    "llama4 as Llama 4 Maverick": (Llama4TextConfig, dict(
+        num_hidden_layers=4, head_dim=8, intermediate_size=20, intermediate_size_mlp=36, num_local_experts=6,
+        interleave_moe_layer_step=2, use_qk_norm=False, attention_chunk_size=30, floor_scale=24)),
+    "llama4, several experts, no chunks": (Llama4TextConfig, dict(
+        head_dim=12, intermediate_size=20, intermediate_size_mlp=36, num_local_experts=5, num_experts_per_tok=3,
+        moe_layers=[0, 2], no_rope_layers=[1, 0, 1], attention_chunk_size=None, attn_temperature_tuning=False,
+        attention_bias=True, tie_word_embeddings=True)),
     "llama as SmolLM2": (LlamaConfig, dict(
         is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None, tie_word_embeddings=True,
         num_key_value_heads=3, pretraining_tp=1)),

@@ -22,6 +22,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
+# Llama 4 of transformers 5.24 reads this member of its text's result, which lacks it.
+transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 STEPS, BATCH, RATE, DECAY = 5, 2, 2e-3, 0.1
 SIZES = dict(vocab_size=257, hidden_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              intermediate_size=60, max_position_embeddings=64, bos_token_id=256, eos_token_id=256, pad_token_id=None)
@@ -61,6 +63,12 @@ WRAPPERS = {
     "mistral3, untied": ("Mistral3", dict(vision_config=dict(VISION, model_type="pixtral", head_dim=16),
                                           image_token_index=250, tie_word_embeddings=False), dict(
                          model_type="mistral", head_dim=8, sliding_window=None)),
+    "llama4": ("Llama4", dict(
+        vision_config=dict(VISION, intermediate_size=128, vision_output_dim=32, projector_input_dim=32,
+                           projector_output_dim=32, pixel_shuffle_ratio=0.5), image_token_index=250,
+        boi_token_index=251, eoi_token_index=252), dict(
+            head_dim=16, intermediate_size=20, intermediate_size_mlp=60, num_local_experts=4, attention_chunk_size=32,
+            interleave_moe_layer_step=2, no_rope_layer_interval=2)),
     "llava": ("Llava", dict(vision_config=dict(VISION, model_type="clip_vision_model"), image_token_index=250),
               dict(model_type="llama")),
     "llava_next": ("LlavaNext", dict(vision_config=dict(VISION, model_type="clip_vision_model"), image_token_index=250),
@@ -231,7 +239,7 @@ def train(name, model, kind, folder, programs):
     texts = []
     sources = [outs["whole"], outs["text"], f"{outs['whole']}/checkpoint-{STEPS}"]
     done = run(txconvert, outs["whole"], to=f"{folder}/model.gguf", outtype="f32")
-    if kind.startswith(("Gemma3n", "Gemma4", "Kimi")):
+    if kind.startswith(("Gemma3n", "Gemma4", "Kimi", "Llama4")):
         check("GGUF files of this class are not implemented" in done.stderr, f"{name}: txconvert: {done.stderr.strip()}")
     else:
         check(done.returncode == 0, f"{name}: txconvert: {done.stderr.strip()}")

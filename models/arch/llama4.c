@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Llama 4 for text (Meta, 2025): layers without rotary positions, whose queries grow with their position, between
+ * layers whose positions see only their own chunk; a shared expert, and others whose inputs are scaled. Texts are at
+ * most as long as a chunk, so that all positions see the earlier ones. */
+#include "models/arch/llama_family.h"
+
+#define FEED LAYER "feed_forward."
+
+static const tx_stack_row rows[] = {
+    OPENING_ROWS,
+    {ROUTER, FEED "router.weight", {EXPERTS, WIDTH}, .router = true, .in = is_sparse},
+    {EXPERTS_GATE_UP, FEED "experts.gate_up_proj", {EXPERTS, WIDTH, EXPERT_PAIR}, .experts = true, .in = is_sparse},
+    {EXPERTS_DOWN, FEED "experts.down_proj", {EXPERTS, EXPERT_INNER, WIDTH}, .experts = true, .in = is_sparse},
+    SHARED_ROWS(FEED "shared_expert.gate_proj|up_proj.weight", FEED "shared_expert.down_proj.weight"),
+    {GATE_UP_PROJ, FEED "gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .in = is_dense, .split = 1},
+    {DOWN_PROJ, FEED "down_proj.weight", {WIDTH, INNER}, .in = is_dense, .split = 2},
+    LAST_ROWS,
+};
+
+static const tx_config_key keys[] = {
+    NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_hidden_layers, num_attention_heads),
+    SIZE(intermediate_size, experts.inner, 1 << 22),
+    SIZE(intermediate_size_mlp, mlp.inner, 1 << 22),
+    NUMBER(initializer_range, initializer_range, 10),
+    NUMBER(attention_dropout, attention.dropout, 0.999),
+    KV_HEADS_KEY,
+    EPS_KEY(rms_norm_eps),
+    ONE_ACT_KEY(hidden_act, TX_LLAMA_SILU),
+    HEAD_DIM_KEY,
+    BIAS_KEY,
+    SIZE(num_local_experts, experts.count, 1 << 12),
+    SIZE(num_experts_per_tok, experts.chosen, 1 << 12),
+    SIZE(interleave_moe_layer_step, experts.period, TX_LLAMA_LAYERS),
+    FLAG(use_qk_norm, norms.bare_heads),
+    SIZE(no_rope_layer_interval, positions.none_period, TX_LLAMA_LAYERS),
+    SIZE_OR_NULL(attention_chunk_size, attention.chunk, 1 << 24),
+    SIZE(floor_scale, attention.scale_step, 1 << 24),
+    {.name = NULL}};
+
+static const llama_config defaults = {SIZES(tx_llama4_text, rows, 202048, 131072, 5120, 48, 40, 1, 2),
+                                      REST(16384, 8, 1e-5, 5e5),
+                                      .attention.head_dim = 128,
+                                      .attention.chunk = 8192,
+                                      .attention.scale_growth = 0.1,
+                                      .attention.scale_step = 8192,
+                                      .norms.bare_heads = true,
+                                      .norms.after_rope = true,
+                                      .positions.interleaved = true,
+                                      .positions.none_period = 4,
+                                      EXPERTS_DEFAULTS(16, 1, 0),
+                                      .experts.inner = 8192,
+                                      .experts.shared = 1,
+                                      .experts.sigmoid = true,
+                                      .experts.scales_inputs = true};
+
+/* The growth of queries, which another key switches off. In early files this is a number. */
+static tx_status read_growth(const tx_json *json, llama_config *c)
+{
+    static const char key[] = "attn_temperature_tuning";
+    bool grows = true;
+    int64_t number;
+    TX_TRY(TX_JSON_OPTIONAL(number, json, "attn_scale", 0, 1e3, &c->attention.scale_growth));
+    if (tx_json_has(json, key) && tx_json_get_bool(json, key, &grows)) {
+        TX_TRY(tx_json_get_int(json, key, 0, 1 << 24, &number));
+        grows = number > 0;
+    }
+    if (!grows)
+        c->attention.scale_growth = 0;
+    return TX_OK;
+}
+
+/* The layers with experts, from a list, or else every one of a period. */
+static tx_status read_experts(const tx_json *json, llama_config *c)
+{
+    tx_layer_set sparse;
+    if (!tx_json_has(json, "moe_layers"))
+        return TX_OK;
+    TX_TRY(tx_llama_read_layers(json, "moe_layers", &sparse));
+    c->experts.period = 1;
+    c->experts.dense = (tx_layer_set){.listed = true};
+    for (int64_t i = 0; i < c->base.layers; i++)
+        if (!has_layer(&sparse, i))
+            add_layer(&c->experts.dense, i);
+    return TX_OK;
+}
+
+/* Whether the positions of some layer see only their chunk. */
+static tx_status read_chunks(const tx_json *json, const llama_config *c, bool *chunks)
+{
+    tx_layer_set layers = {.listed = true};
+    const tx_layer_word words[] = {{"full_attention", NULL}, {"chunked_attention", &layers}, {NULL, NULL}};
+    *chunks = false;
+    if (tx_json_has(json, "layer_types"))
+        TX_TRY(tx_llama_read_words(json, "layer_types", c->base.layers, words));
+    for (int64_t i = 0; i < c->base.layers; i++)
+        *chunks = *chunks || (tx_json_has(json, "layer_types") ? has_layer(&layers, i) : has_rope(c, i));
+    return *chunks && tx_json_has(json, "layer_types") && !c->attention.chunk
+               ? tx_fail(TX_INVALID, "layer_types: \"chunked_attention\" needs attention_chunk_size")
+               : TX_OK;
+}
+
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    bool chunks;
+    TX_TRY(tx_llama_read(json, config));
+    TX_TRY(tx_llama_read_no_rope(json, c));
+    TX_TRY(read_growth(json, c));
+    TX_TRY(read_experts(json, c));
+    TX_TRY(read_chunks(json, c, &chunks));
+    if (chunks && c->attention.chunk && config->positions > c->attention.chunk)
+        config->positions = c->attention.chunk;
+    return TX_OK;
+}
+
+const tx_architecture tx_llama4_text = {
+    FAMILY("llama4_text", "Llama4", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};
