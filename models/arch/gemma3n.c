@@ -184,7 +184,7 @@ static tx_status check(const tx_config *config)
                        "vocab_size_per_layer_input: %" PRId64 ": a vocabulary that has more tokens than this cannot be "
                        "enlarged",
                        known);
-    TX_TRY(tx_llama_check_borrowing(config));
+    TX_TRY(tx_llama_check_layer_attention(config));
     return tx_llama_check(config);
 }
 

@@ -161,7 +161,7 @@ static tx_status write(const tx_config *config, tx_json *json)
 static tx_status check(const tx_config *config)
 {
     const llama_config *c = llama_of(config);
-    TX_TRY(tx_llama_check_borrowing(config));
+    TX_TRY(tx_llama_check_layer_attention(config));
     if (config->heads % kv_heads_of(c, config->layers - 1) != 0 || full_head_size(c) % 2 != 0)
         return tx_fail(TX_INVALID,
                        "heads without a window: %" PRId64 " of %" PRId64 " elements (expected an even number) cannot "

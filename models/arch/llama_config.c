@@ -199,7 +199,7 @@ tx_status tx_llama_write(const tx_config *config, tx_json *json)
     return c->positions.learned || c->positions.alibi ? TX_OK : tx_rope_write(&c->positions.rope, json);
 }
 
-tx_status tx_llama_check_borrowing(const tx_config *config)
+tx_status tx_llama_check_layer_attention(const tx_config *config)
 {
     const llama_config *c = llama_of(config);
     bool own[2] = {false, false};

@@ -390,6 +390,6 @@ tx_status tx_llama_read_unpadded(const tx_json *json, tx_config *config);
 tx_status tx_llama_write(const tx_config *config, tx_json *json);
 tx_status tx_llama_check(const tx_config *config);
 /* Checks what layer_attention.c does not implement: the layers that share keys and values, and rotary positions. */
-tx_status tx_llama_check_borrowing(const tx_config *config);
+tx_status tx_llama_check_layer_attention(const tx_config *config);
 
 #endif
