@@ -116,8 +116,7 @@ tx_status tx_infer_embedding(const tx_infer *c)
     if (c->attrs->padding > c->in[1].shape.dim[0])
         return tx_refuse(c, "padding row %" PRId64 " is not in the table %s", c->attrs->padding - 1,
                          TX_TEXT(c->in[1].shape));
-    return tx_give_stored(c, blocks ? TX_F32 : c->in[1].dtype, TX_F32,
-                          TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
+    return tx_set_output_as(c, TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
 }
 
 tx_status tx_infer_token_positions(const tx_infer *c)

@@ -5,12 +5,13 @@
 #include <float.h>
 #include <inttypes.h>
 
-/* Checks the operands of a norm before its summand. Input `x` is [.., C]; the gradient dy, of any floating type, comes
- * before it if it is not the first. Inputs `first` to `last` are vectors [C], or [2 C] for heads of q and of k. */
+/* Checks the operands of a norm before its summand. Input `x` is [.., C]; the gradient dy comes before it if it is not
+ * the first. Both have any floating type. Inputs `first` to `last` are vectors [C], or [2 C] for heads of q and of k.
+ */
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
     for (int i = 0; i < tx_op_info_of(c->op)->inputs_min; i++)
-        TX_TRY(i < x ? tx_require_float_type(c, i) : tx_require_dtype(c, i, TX_F32));
+        TX_TRY(i <= x ? tx_require_float_type(c, i) : tx_require_dtype(c, i, TX_F32));
     const tx_shape *rows = &c->in[x].shape;
     const tx_shape channels = TX_SHAPE(tx_shape_last(rows) * (c->attrs->attention.heads ? 2 : 1));
     const int64_t heads = (int64_t)c->attrs->attention.heads + 2 * (int64_t)c->attrs->attention.kv_heads;
@@ -21,13 +22,13 @@ static tx_status check_norm(const tx_infer *c, int x, int first, int last)
     return TX_OK;
 }
 
-/* Checks operand i, the summand, to which dropout may apply. The sum is output i. */
+/* Checks operand i, the summand, to which dropout may apply. The sum is output i, like x. */
 static tx_status infer_summand(const tx_infer *c, int i)
 {
-    TX_TRY(c->attrs->draw.p > 0.0f ? tx_require_float_type(c, i) : tx_require_dtype(c, i, TX_F32));
+    TX_TRY(c->attrs->draw.p > 0.0f ? tx_require_float_type(c, i) : tx_require_dtype(c, i, c->in[0].dtype));
     TX_TRY(tx_require_draw(c));
     TX_TRY(tx_require_shape(c, i, &c->in[0].shape));
-    return tx_present(&c->in[i]) ? tx_set_output(c, i, TX_F32, c->in[0].shape) : TX_OK;
+    return tx_present(&c->in[i]) ? tx_set_output(c, i, c->in[0].dtype, c->in[0].shape) : TX_OK;
 }
 
 /* The number of learned vectors (gamma and beta) is also the number of statistics a row. Operands are x, the vectors

@@ -6,6 +6,16 @@
  */
 #include "backends/cpu/random.h"
 
+/* Rounds at most TX_DRAW_COLUMNS numbers to a type. */
+static void round_to(tx_dtype type, float *x, int64_t count)
+{
+    uint16_t half[TX_DRAW_COLUMNS];
+    if (type == TX_F32)
+        return;
+    tx_narrow(half, x, type, 0, count);
+    tx_widen(x, half, type, 0, count);
+}
+
 /* sum = x + dropout(row `row` of operand z). */
 static void add_dropped(const tx_cpu_call *call, int z, int64_t row, const float *x, float *sum)
 {
@@ -17,24 +27,40 @@ static void add_dropped(const tx_cpu_call *call, int z, int64_t row, const float
         float wide[TX_DRAW_COLUMNS], left[TX_DRAW_COLUMNS];
         const float *other = tx_run_of(call->in[z], operand->dtype, row * width + at, count, wide);
         tx_drop(&site, tx_drawn_row(call, row, rows), at, count, other, left);
+        round_to(call->command->in[0].dtype, left, count);
         TX_SIMD for (int64_t i = 0; i < count; i++) sum[at + i] = x[at + i] + left[i];
     }
 }
 
-/* Returns row `row` of the input: x, or x plus operand z. The sum is stored in output z. */
+/* sum = x + row `row` of operand z, which has the type of x. */
+static void add_row(const tx_cpu_call *call, int z, int64_t row, int64_t width, const float *x, float *sum)
+{
+    const tx_dtype type = call->command->in[0].dtype;
+    float wide[TX_PIECE];
+    for (int64_t at = 0, count; at < width; at += count) {
+        count = tx_run_length(type, width - at);
+        const float *own = x + at, *other = tx_run_of(call->in[z], type, row * width + at, count, wide);
+        float *to = sum + at;
+        TX_SIMD for (int64_t i = 0; i < count; i++) to[i] = own[i] + other[i];
+    }
+}
+
+/* Returns row `row` of the input as fp32: x, or x plus operand z. The sum is stored in output z, and returned as it is
+ * stored. */
 static const float *norm_row(const tx_cpu_call *call, int z, int64_t row, int64_t width)
 {
-    const float *x = (const float *)call->in[0] + row * width;
+    const tx_dtype type = call->command->in[0].dtype;
+    const int64_t first = row * width;
+    const float *x = tx_run_of(call->in[0], type, first, width, call->scratch);
     if (!call->in[z])
         return x;
-    float *sum = (float *)call->out[z] + row * width;
-    if (call->command->attrs.draw.p > 0.0f) {
+    float *sum = tx_run_to(call->out[z], type, first, call->scratch);
+    if (call->command->attrs.draw.p > 0.0f)
         add_dropped(call, z, row, x, sum);
-        return sum;
-    }
-    const float *other = (const float *)call->in[z] + row * width;
-    TX_SIMD for (int64_t i = 0; i < width; i++) sum[i] = x[i] + other[i];
-    return sum;
+    else
+        add_row(call, z, row, width, x, sum);
+    tx_run_put(call->out[z], sum, type, first, width);
+    return tx_run_of(call->out[z], type, first, width, call->scratch);
 }
 
 /* ---- Forward ---------------------------------------------------------------------------------- */
@@ -126,9 +152,13 @@ static norm_grad_parts parts_of(const tx_cpu_call *call)
 static norm_grad_row row_of(const tx_cpu_call *call, const norm_grad_parts *p, int64_t row, float *work)
 {
     const int64_t width = p->width, part = tx_norm_part(&call->command->attrs, row);
+    const tx_operand *in = call->command->in;
+    float *of_x = call->scratch; /* after dy, if that is there */
+    if (in[0].dtype != TX_F32)
+        of_x += width;
     norm_grad_row r = {.rms = p->rms,
-                       .dy = tx_run_of(call->in[0], call->command->in[0].dtype, row * width, width, call->scratch),
-                       .x = (const float *)call->in[1] + row * width,
+                       .dy = tx_run_of(call->in[0], in[0].dtype, row * width, width, call->scratch),
+                       .x = tx_run_of(call->in[1], in[1].dtype, row * width, width, of_x),
                        .gamma = part < 0 ? NULL : (const float *)call->in[2] + part * width,
                        .mean = p->rms ? 0.0f : ((const float *)call->in[3])[row],
                        .rstd = ((const float *)call->in[p->rms ? 3 : 4])[row]};

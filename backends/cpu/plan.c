@@ -83,9 +83,10 @@ int64_t tx_cpu_scratch_attention(const tx_command *command)
     return tx_cpu_attention_scratch(size);
 }
 
-int64_t tx_cpu_scratch_norm_grad(const tx_command *command) /* a row of dy as fp32 */
+int64_t tx_cpu_scratch_norm(const tx_command *command) /* rows of x, and of dy in the gradient, as fp32 */
 {
-    return command->in[0].dtype == TX_F32 ? 0 : tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
+    const int64_t rows = (command->in[0].dtype != TX_F32) + (command->in[1].dtype != TX_F32);
+    return rows * tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
 }
 
 int64_t tx_cpu_scratch_rotary(const tx_command *command)

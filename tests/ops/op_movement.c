@@ -40,7 +40,7 @@ static void embedding_cases(tx_cases *list)
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int i = 0; i < 12; i++) {
             const int64_t *n = sizes[s];
-            tx_dtype table = floats[i % 3], out = i & 1 ? table : TX_F32;
+            tx_dtype table = floats[i % 3], out = i % 2 == 0 ? TX_F32 : table == TX_F32 ? TX_BF16 : table;
             bool positions = i < 8, at = positions && i >= 4 && n[4] > n[1];
             if (n[3] == 768 && i != 0 && i != 4)
                 continue;

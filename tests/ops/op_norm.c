@@ -20,9 +20,11 @@ static const double *normalised(tx_call *call, int z, int out)
     if (!tx_array_present(&call->in[z]))
         return x->value;
     for (int64_t i = 0; i < x->count; i++) {
-        const double other = call->attrs.draw.p > 0.0f ? tx_call_dropped(call, z, i) : call->in[z].value[i];
-        /* fp32 as the contract has it: the sum is rounded before it is normalised */
-        tx_array_put(&call->out[out], i, tx_number_round(TX_F32, x->value[i] + other), fabs(x->value[i]) + fabs(other));
+        /* as the contract has it: dropout's result is rounded, and the sum before it is normalised */
+        const double other =
+            tx_number_round(x->dtype, call->attrs.draw.p > 0.0f ? tx_call_dropped(call, z, i) : call->in[z].value[i]);
+        tx_array_put(&call->out[out], i, tx_number_round(x->dtype, x->value[i] + other),
+                     fabs(x->value[i]) + fabs(other));
     }
     return call->out[out].value;
 }
@@ -37,7 +39,7 @@ static double size_of(const tx_call *call, int sum, int64_t i, double value)
 static void give_sum(tx_call *call, int z, int out)
 {
     if (tx_array_present(&call->in[z]))
-        call->out[out] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+        call->out[out] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[0].shape};
 }
 
 /* Output 0 is like input `x`, in fp32 unless the case requests another type. */
@@ -258,6 +260,27 @@ static void make_heads(tx_case *c, int32_t heads, int32_t kv_heads, int gamma)
     snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " %d heads, %d of keys", heads, kv_heads);
 }
 
+/* Appends copies of every third case with x, and a summand of its type, of 16 bits. Their dropout keeps one half: its
+ * factor is exact, so that the reference rounds the same number. */
+static void narrow_x(tx_cases *list, int x, int z)
+{
+    const int32_t count = list->count;
+    for (int32_t n = 0; n < count; n += 3) {
+        const tx_dtype type = n % 2 ? TX_F16 : TX_BF16;
+        tx_case made = list->item[n];
+        if (made.flags & TX_CASE_BENCH)
+            continue;
+        made.in[x].dtype = type;
+        if (made.in[z].dtype == TX_F32)
+            made.in[z].dtype = type;
+        if (made.attrs.draw.p > 0.0f)
+            made.attrs.draw.p = 0.5f;
+        tx_case *c = tx_case_add(list, "%.70s, x %s", list->item[n].label, tx_dtype_name(type));
+        memcpy(made.label, c->label, sizeof made.label);
+        *c = made;
+    }
+}
+
 static const struct {
     tx_shape x;
     int32_t heads, kv_heads;
@@ -292,6 +315,7 @@ static void forward_cases(tx_cases *list, bool beta)
     for (size_t i = 0; i < sizeof with_heads / sizeof with_heads[0] && !beta; i++)
         make_heads(add_forward(list, with_heads[i].x, beta), with_heads[i].heads, with_heads[i].kv_heads, 1);
     tx_case_half(list, 0, true);
+    narrow_x(list, 0, beta ? 3 : 2);
     add_forward(list, big, beta)->flags |= TX_CASE_BENCH;
 }
 
@@ -353,6 +377,7 @@ static void gradient_cases(tx_cases *list, int statistics)
         tx_case_accumulate(list);
     tx_case_half(list, 1u << z, true); /* dx, and the summand */
     tx_case_half(list, 1, false);      /* dy */
+    narrow_x(list, 1, 1);
     add_gradient(list, big, statistics);
     list->item[list->count - 1].flags |= TX_CASE_BENCH;
 }

@@ -2,9 +2,10 @@
  *
  * Layer norm and RMS norm (RMS 1: no mean, no beta). A work-group computes a row, and in the gradient a block of rows.
  *
- * ADDS 1 normalizes x + z and stores the sum; the gradient adds z to dx. DROPS 1 first applies dropout to z, which
- * has type Z. If HEADS is above 0, rows are heads of q, KV_HEADS heads of k and KV_HEADS heads of v, which is not
- * normalized. If HELD is above 0, a lane keeps at most HELD vectors of a row in registers and reads them once.
+ * x has type X. ADDS 1 normalizes x + z and stores the sum, both of type X; the gradient adds z to dx. DROPS 1 first
+ * applies dropout to z, which has type Z. If HEADS is above 0, rows are heads of q, KV_HEADS heads of k and KV_HEADS
+ * heads of v, which is not normalized. If HELD is above 0, a lane keeps at most HELD vectors of a row in registers and
+ * reads them once.
  */
 
 #ifndef RMS
@@ -14,9 +15,18 @@
 #define ADDS 0
 #endif
 
+#ifndef X
+#define X f32
+#endif
+#include "stored.cl"
+typedef TX_CAT(X, _t) x_t;
+#define LOAD_X TX_CAT(tx_load_, X)
+#define STORE_X TX_CAT(tx_store_, X)
+#define STORED_X TX_CAT(tx_stored_, X)
+
 #ifndef DROPS
 #define DROPS 0
-#define Z f32
+#define Z X
 #endif
 #if DROPS
 #include "draw.cl"
@@ -49,11 +59,17 @@ typedef TX_CAT(Z, _t) z_t;
 #endif
 #define HOLD(own, k, v) own[HELD ? k : 0] = (v)
 
+TX_INLINE vec load_x_or(const __global x_t *x, long i, long n, float pad)
+{
+    TX_LOAD_END(TX_CAT(TX_GET_, X)(x, i + k), pad)
+    return LOAD_X(x, i, n);
+}
+
 #if DROPS
 #define DROPOUT_ARGUMENTS , long middle, float p, int site, int first_row, int gap, const __global uint *control
 
 /* kept = x + dropout(z) for a row. */
-TX_INLINE void add_dropped(const __global float *x, const __global z_t *z, __global float *kept, long n, const draws *d,
+TX_INLINE void add_dropped(const __global x_t *x, const __global z_t *z, __global x_t *kept, long n, const draws *d,
                            uint row)
 {
     for (long first = (long)get_local_id(0) * DRAWN * VW; first < n; first += WG * DRAWN * VW) {
@@ -61,7 +77,8 @@ TX_INLINE void add_dropped(const __global float *x, const __global z_t *z, __glo
         draw_vectors(factor, d, row, (uint)first);
         for (int k = 0; k < DRAWN && first + k * VW < n; k++) {
             const long i = first + k * VW;
-            tx_store(tx_load(x, i, n, 0.0f) + drop(TX_CAT(tx_load_, Z)(z, i, n), factor[k]), kept, i, n);
+            const vec dropped = STORED_X(drop(TX_CAT(tx_load_, Z)(z, i, n), factor[k]));
+            STORE_X(LOAD_X(x, i, n) + dropped, kept, i, n);
         }
     }
     barrier(CLK_GLOBAL_MEM_FENCE); /* other work-items read it */
@@ -71,9 +88,9 @@ TX_INLINE void add_dropped(const __global float *x, const __global z_t *z, __glo
 #endif
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-norm(const __global float *x, long xo, const __global float *gamma, long go, const __global float *beta, long bo,
+norm(const __global x_t *x, long xo, const __global float *gamma, long go, const __global float *beta, long bo,
      __global h_t *y, long yo, __global float *mean, long mo, __global float *rstd, long ro, const __global z_t *z,
-     long zo, __global float *kept, long ko, long n, float eps DROPOUT_ARGUMENTS)
+     long zo, __global x_t *kept, long ko, long n, float eps DROPOUT_ARGUMENTS)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -93,10 +110,10 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     float m = 0.0f;
     ROW_LOOP(k, i, n)
     {
-        vec v = tx_load(x, i, n, 0.0f);
+        vec v = LOAD_X(x, i, n);
 #if ADDS && !DROPS
-        v += tx_load(z, i, n, 0.0f);
-        tx_store(v, kept, i, n);
+        v = STORED_X(v + LOAD_X(z, i, n));
+        STORE_X(v, kept, i, n);
 #endif
         HOLD(own, k, v);
         sum += RMS ? v * v : v;
@@ -109,7 +126,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     sum = 0.0f;
     ROW_LOOP(k, i, n)
     {
-        vec d = AGAIN(own, k, tx_load(x, i, n, m)) - m;
+        vec d = AGAIN(own, k, load_x_or(x, i, n, m)) - m;
         sum += d * d;
     }
 #endif
@@ -118,7 +135,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
         r = 1.0f;
     ROW_LOOP(k, i, n)
     {
-        vec v = (AGAIN(own, k, tx_load(x, i, n, 0.0f)) - m) * r * GAMMA(gamma, row, i, n);
+        vec v = (AGAIN(own, k, LOAD_X(x, i, n)) - m) * r * GAMMA(gamma, row, i, n);
         if (!RMS)
             v += tx_load(beta + bo, i, n, 0.0f);
         tx_store_h(v, y, i, n);
@@ -136,7 +153,6 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
 #define D f32
 #define SUMS 0
 #endif
-#include "stored.cl"
 typedef TX_CAT(D, _t) dx_t;
 #define LOAD_D TX_CAT(tx_load_, D)
 #define STORE_D TX_CAT(tx_store_, D)
@@ -171,7 +187,7 @@ typedef TX_CAT(D, _t) dx_t;
 /* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma. dx may alias dy. A work-group computes a block of `block`
  * rows. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, const __global float *gamma, long go,
+norm_grad(const __global h_t *dy, long dyo, const __global x_t *x, long xo, const __global float *gamma, long go,
           const __global float *mean, long mo, const __global float *rstd, long ro, const __global dx_t *z, long zo,
           __global dx_t *dx, long dxo, __global float *work, long wo, long rows, long n, long block)
 {
@@ -187,7 +203,8 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
             SET_SUM(s, 0.0f);
     for (long row = first; row < end; row++) {
         const __global h_t *y_row = dy + dyo + row * n;
-        const __global float *x_row = x + xo + row * n, *gamma_row = gamma + go + GAMMA_AT(row, n);
+        const __global x_t *x_row = x + xo + row * n;
+        const __global float *gamma_row = gamma + go + GAMMA_AT(row, n);
         const float r = rstd[ro + row];
         float m = 0.0f;
 #if !RMS
@@ -196,7 +213,7 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
         vec sum_g = 0.0f, sum_gx = 0.0f;
         ROW_LOOP(k, i, n)
         {
-            vec y = tx_load_h(y_row, i, n), d = tx_load(x_row, i, n, 0.0f) - m;
+            vec y = tx_load_h(y_row, i, n), d = LOAD_X(x_row, i, n) - m;
             HOLD(own_y, k, y);
             HOLD(own_d, k, d);
             HOLD(own_z, k, ADDS ? LOAD_D(z + zo + row * n, i, n) : (vec)0.0f);
@@ -209,7 +226,7 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
         ROW_LOOP(k, i, n)
         {
             vec y = AGAIN(own_y, k, tx_load_h(y_row, i, n));
-            vec d = AGAIN(own_d, k, tx_load(x_row, i, n, 0.0f) - m), xhat = d * r;
+            vec d = AGAIN(own_d, k, LOAD_X(x_row, i, n) - m), xhat = d * r;
             vec v = r * (y * GAMMA(gamma_row, row, i, n) - mean_g - xhat * mean_gx);
             if (ADDS)
                 v += AGAIN(own_z, k, LOAD_D(z + zo + row * n, i, n));

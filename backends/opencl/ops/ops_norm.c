@@ -61,17 +61,19 @@ static bool drops(const tx_command *c, const tx_operand *z)
 /* Maximum vectors of a row that a lane of a GPU keeps in registers. */
 #define MAX_HELD 4
 
-/* `typed` is the command's operand of type H. `more` are further build options. */
-static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z,
-                            const tx_operand *typed, const char *more)
+/* `x` is the operand of type X, `typed` that of type H. `more` are further build options. */
+static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *x,
+                            const tx_operand *z, const tx_operand *typed, const char *more)
 {
-    char heads[64] = "";
+    char heads[64] = "", type[16] = "";
+    if (x->dtype != TX_F32)
+        snprintf(type, sizeof type, " -DX=%s", tx_cl_storage(x->dtype));
     if (c->attrs.attention.heads)
         snprintf(heads, sizeof heads, " -DHEADS=%d -DKV_HEADS=%d", c->attrs.attention.heads,
                  c->attrs.attention.kv_heads);
-    const int64_t columns = tx_shape_last(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true, "-DRMS=%d%s%s%s %s", rms, tx_present(z) ? " -DADDS=1" : "",
-                                    more, heads, tx_cl_type(typed));
+    const int64_t columns = tx_shape_last(&x->shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true, "-DRMS=%d%s%s%s%s %s", rms, tx_present(z) ? " -DADDS=1" : "",
+                                    type, more, heads, tx_cl_type(typed));
     const int64_t held = tx_cl_blocks(columns, (int64_t)form.group * form.vector);
     const size_t used = strlen(form.options);
     if (form.group > 1 && held <= MAX_HELD)
@@ -87,7 +89,7 @@ static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
     char dropped[32] = "";
     if (drops(c, z))
         snprintf(dropped, sizeof dropped, " -DDROPS=1 -DZ=%s", tx_cl_storage(z->dtype));
-    tx_cl_form form = norm_form(b, c, rms, z, &c->out[0], dropped);
+    tx_cl_form form = norm_form(b, c, rms, &c->in[0], z, &c->out[0], dropped);
     tx_cl_launch_rows(b, &form, "norm", "norm", tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], rms ? NULL : &c->in[2]);
     TX_CL_OPERANDS(b, &c->out[0], rms ? NULL : &c->out[1], &c->out[rms ? 1 : 2], z, &c->out[rms ? 2 : 3]);
@@ -108,7 +110,7 @@ static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
     const int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
     char more[32];
     snprintf(more, sizeof more, " -DSUMS=%u -DD=%s", sums, tx_cl_storage(c->out[0].dtype));
-    tx_cl_form form = norm_form(b, c, rms, z, &c->in[0], more);
+    tx_cl_form form = norm_form(b, c, rms, &c->in[1], z, &c->in[0], more);
 
     tx_cl_launch_rows(b, &form, "norm", "norm_grad", tx_row_blocks(rows));
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], mean, rstd, z, &c->out[0], work);

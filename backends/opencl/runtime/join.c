@@ -52,8 +52,8 @@ static bool takes_norm(const tx_context *context, const tx_command *norm, const 
         return false;
     const tx_operand *z = &norm->in[rms ? TX_IN(rms_norm, z) : TX_IN(layer_norm, z)];
     const int64_t bytes = 4 * (tx_operand_count(&norm->in[0]) + 16 * TX_CL_FEW_ROWS);
-    return is_same(&norm->out[0], &product->in[0]) && !tx_present(z) && !norm->attrs.attention.heads &&
-           tx_shape_last(&norm->in[0].shape) == tx_shape_last(&product->in[0].shape) &&
+    return norm->in[0].dtype == TX_F32 && is_same(&norm->out[0], &product->in[0]) && !tx_present(z) &&
+           !norm->attrs.attention.heads && tx_shape_last(&norm->in[0].shape) == tx_shape_last(&product->in[0].shape) &&
            bytes <= context->limits.local_bytes * LOCAL_SHARE && !disturbs(product, norm, 0) &&
            !disturbs(norm, norm, 0);
 }
