@@ -20,6 +20,10 @@ void tx_graph_free(tx_graph *graph);
  * stream has 16 bits, too. The default F32 leaves all ops as recorded. Outputs keep their type. Call this before the
  * graph has a plan. */
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype);
+/* Stores the residual stream, the sum to which each attention and MLP block adds, in `dtype`: F32 (default) or BF16.
+ * BF16 needs tx_graph_autocast with BF16, or tx_plan_create fails. Norms compute in fp32 as before. The gradient of the
+ * stream has 16 bits, too, unless tx_graph_fp32_residual_gradient is called. Call this before the graph has a plan. */
+tx_status tx_graph_residual_dtype(tx_graph *graph, tx_dtype dtype);
 /* Keeps the gradient of the residual stream in fp32 with BF16, too. Call this before the graph has a plan. */
 tx_status tx_graph_fp32_residual_gradient(tx_graph *graph);
 /* Limits the logits of a classifier that exist at a time to `bytes`. The rows of larger ones are processed in chunks,

@@ -59,6 +59,7 @@ tx_status tx_graph_copy(const tx_graph *graph, tx_model *stage, tx_graph **copy)
     tx_status status = tx_graph_create(stage, &made);
     if (!status) {
         made->autocast = graph->autocast;
+        made->residual = graph->residual;
         made->fp32_residual_gradient = graph->fp32_residual_gradient;
         made->checkpointing = graph->checkpointing;
         made->offloads = graph->offloads;

@@ -68,6 +68,17 @@ tx_status tx_graph_limit_logits(tx_graph *graph, int64_t bytes)
     return TX_OK;
 }
 
+tx_status tx_graph_residual_dtype(tx_graph *graph, tx_dtype dtype)
+{
+    TX_NEEDS(graph, TX_INVALID);
+    if (dtype != TX_F32 && dtype != TX_BF16)
+        return tx_fail(TX_INVALID, "residual_dtype: the residual stream is stored in F32 or BF16, not in %s%s",
+                       tx_dtype_name(dtype), dtype == TX_F16 ? ": it can exceed 65504, the largest number of F16" : "");
+    TX_TRY(tx_graph_open(graph, "residual_dtype"));
+    graph->residual = dtype;
+    return TX_OK;
+}
+
 tx_status tx_graph_fp32_residual_gradient(tx_graph *graph)
 {
     TX_NEEDS(graph, TX_INVALID);

@@ -64,6 +64,7 @@ struct tx_graph {
     tx_tensor **loss;
     int32_t losses;
     tx_dtype autocast;              /* type given to tx_graph_autocast */
+    tx_dtype residual;              /* type given to tx_graph_residual_dtype */
     bool fp32_residual_gradient;    /* tx_graph_fp32_residual_gradient was called */
     tx_checkpointing checkpointing; /* options given to tx_graph_checkpointing */
     bool offloads;                  /* tx_graph_offload_activations was called */

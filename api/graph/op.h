@@ -49,6 +49,9 @@ bool tx_op_is_same(tx_op op);
 /* Whether the gradients of output 0 and of operand 0 may have 16 bits although these have 32 (TX_NARROW_GRADIENT). */
 bool tx_op_narrows_gradient(tx_op op);
 
+/* Whether the op may compute a part of the residual stream (TX_RESIDUAL). */
+bool tx_op_is_residual(tx_op op);
+
 /* Whether a shape has 1 to TX_MAX_RANK dimensions of at least 1 and its bytes fit in an int64_t. */
 bool tx_shape_possible(const tx_shape *shape);
 

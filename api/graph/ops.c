@@ -39,6 +39,15 @@ bool tx_op_narrows_gradient(tx_op op)
     return narrows[op];
 }
 
+bool tx_op_is_residual(tx_op op)
+{
+    static const bool residual[TX_OP_COUNT] = {
+#define TX_RESIDUAL(NAME) [TX_OP_##NAME] = true,
+#include "ops.def"
+    };
+    return residual[op];
+}
+
 tx_gemm tx_gemm_of(const tx_attrs *attrs, const tx_shape *a, const tx_shape *b)
 {
     int64_t a_last = tx_shape_last(a), b_last = tx_shape_last(b);

@@ -3,7 +3,8 @@
  * Pass autocast: mixed precision (Micikevicius et al., Mixed precision training, 2018). It decides which forward
  * results have 16 bits, and inserts casts for readers that need fp32. A product writes the type that its readers want,
  * and a norm writes 16 bits if only products read it. Most casts are thus part of an existing node. A result that is
- * needed in both types is cast once. Parameters have 16-bit copies that persist. */
+ * needed in both types is cast once. Parameters have 16-bit copies that persist. The residual stream stays fp32, unless
+ * tx_graph_residual_dtype narrows all of its ops. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -15,17 +16,25 @@ typedef struct casting {
     tx_graph *graph;
     tx_edit *edit;
     bool *narrowed;   /* by tensor: recorded in fp32, now 16 bits */
+    bool *stream;     /* by tensor: result 0 of an op of a residual stream that has 16 bits */
     tx_tensor **copy; /* by tensor: its cast to the other type, or NULL until it is needed */
 } casting;
 
-static tx_cast_rule rule_of(const tx_node *n)
+static bool is_in_stream(const casting *c, const tx_node *n)
 {
-    return n->attrs.full ? TX_CAST_FULL : tx_op_info_of(n->op)->cast;
+    return n->out[0] && c->stream[n->out[0]->id];
 }
 
-static bool reads_half(const tx_node *n, int32_t operand)
+/* In the stream, sums and scales read 16 bits, as products do. */
+static tx_cast_rule rule_of(const casting *c, const tx_node *n)
 {
-    const tx_cast_rule rule = rule_of(n);
+    const tx_cast_rule rule = n->attrs.full ? TX_CAST_FULL : tx_op_info_of(n->op)->cast;
+    return rule == TX_CAST_FULL && is_in_stream(c, n) ? TX_CAST_HALF : rule;
+}
+
+static bool reads_half(const casting *c, const tx_node *n, int32_t operand)
+{
+    const tx_cast_rule rule = rule_of(c, n);
     return operand < tx_op_info_of(n->op)->inputs_min && (rule == TX_CAST_HALF || rule == TX_CAST_ANY);
 }
 
@@ -43,13 +52,14 @@ static bool is_kept(const casting *c, tx_tensor *t)
 static tx_dtype requested_type(const casting *c, const tx_node *n)
 {
     const tx_tensor *y = n->out[0];
-    const tx_cast_rule rule = rule_of(n);
+    const tx_cast_rule rule = rule_of(c, n);
     int32_t readers, half = 0;
     const tx_use *use = tx_edit_readers(c->edit, y, &readers);
     for (int32_t i = 0; i < readers; i++)
-        half += reads_half(&c->graph->node[use[i].node], use[i].operand);
+        half += reads_half(c, &c->graph->node[use[i].node], use[i].operand);
     const bool narrow = rule == TX_CAST_HALF ? half > 0 : rule == TX_CAST_ROUND && half > 0 && half == readers;
-    return narrow && y->dtype == TX_F32 && !is_kept(c, n->out[0]) ? c->graph->autocast : y->dtype;
+    return (narrow || is_in_stream(c, n)) && y->dtype == TX_F32 && !is_kept(c, n->out[0]) ? c->graph->autocast
+                                                                                          : y->dtype;
 }
 
 static bool is_state(tx_tensor *t)
@@ -66,11 +76,18 @@ static bool reads_narrow_state(const casting *c, const tx_node *n)
     return any;
 }
 
+/* Whether the operand is read in the type that it has. */
+static bool reads_any(tx_cast_rule rule, const tx_node *n, int k)
+{
+    return rule == TX_CAST_ANY ||
+           (rule == TX_CAST_ROUND && k == 0 && tx_op_info_of(n->op)->op_class == TX_NORMALIZATION);
+}
+
 /* Finds types for a node's operands and results that the op supports. With `full` all are as recorded. */
 static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_operand in[TX_MAX_IN],
                           tx_operand out[TX_MAX_OUT])
 {
-    const tx_cast_rule rule = rule_of(n);
+    const tx_cast_rule rule = rule_of(c, n);
     const bool like_state = rule == TX_CAST_STORED && reads_narrow_state(c, n);
     for (int k = 0; k < TX_MAX_IN; k++) {
         const tx_tensor *t = n->in[k];
@@ -78,7 +95,7 @@ static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_oper
         if (!t || (t->dtype != TX_F32 && !c->narrowed[t->id]))
             continue; /* no tensor, or not recorded in fp32 */
         const bool half = !full && k < tx_op_info_of(n->op)->inputs_min &&
-                          (rule == TX_CAST_HALF || (rule == TX_CAST_ANY && c->narrowed[t->id]));
+                          (rule == TX_CAST_HALF || (reads_any(rule, n, k) && c->narrowed[t->id]));
         const bool as_stored = rule == TX_CAST_STORED && (t->param >= 0 || is_state(n->in[k]));
         in[k].dtype = as_stored ? t->dtype : half || like_state ? c->graph->autocast : TX_F32;
     }
@@ -89,7 +106,7 @@ static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_oper
     }
     if (rule == TX_CAST_FULL)
         return TX_OK;
-    const bool selectable = rule == TX_CAST_HALF || rule == TX_CAST_ROUND;
+    const bool selectable = rule == TX_CAST_HALF || rule == TX_CAST_ROUND || is_in_stream(c, n);
     out[0].dtype = full || !selectable ? n->out[0]->dtype : requested_type(c, n);
     return tx_op_infer(n->op, &n->attrs, in, out);
 }
@@ -169,9 +186,12 @@ static tx_status change(tx_edit *edit, void *state)
     const int32_t recorded = c->graph->nodes;
     const size_t tensors = (size_t)c->graph->tensors;
     c->edit = edit;
+    c->stream = tx_edit_alloc(edit, tensors, sizeof *c->stream);
     c->narrowed = tx_edit_alloc(edit, tensors, sizeof *c->narrowed);
     c->copy = tx_edit_alloc(edit, tensors, sizeof *c->copy);
     TX_TRY(tx_edit_check(edit));
+    if (c->graph->residual != TX_F32)
+        TX_TRY(tx_residual_find(edit, c->graph, c->stream));
     narrow_stored(c);
     for (int32_t i = 0; i < recorded; i++)
         TX_TRY(cast_node(c, i));
@@ -180,6 +200,9 @@ static tx_status change(tx_edit *edit, void *state)
 
 tx_status tx_autocast(tx_graph *graph)
 {
+    if (graph->residual != TX_F32 && graph->residual != graph->autocast)
+        return tx_graph_fail(graph, tx_fail(TX_INVALID, "a residual stream in %s needs autocast with that type",
+                                            tx_dtype_name(graph->residual)));
     if (graph->autocast == TX_F32 || graph->direction == TX_UPDATE)
         return TX_OK;
     return tx_edit_run(graph, change, &(casting){.graph = graph});

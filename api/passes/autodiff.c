@@ -6,7 +6,7 @@
  * gradient in the type of the source's and the cast is not differentiated.
  *
  * A gradient has the type of its tensor. In bf16 the residual stream is an exception: its gradient, which products and
- * norms read, has 16 bits. */
+ * norms read, has 16 bits, or with tx_graph_fp32_residual_gradient 32. */
 #include "api/graph/graph.h"
 #include "api/model/model.h"
 #include "api/passes/passes.h"
@@ -19,7 +19,7 @@ typedef struct forward_tensor {
     bool written;    /* a parameter: its slice has a contribution of this graph */
     int32_t readers; /* ops that contribute to the gradient */
     bool multiplied; /* a reader is a product */
-    bool wide;       /* the gradient has the tensor's type */
+    bool wide;       /* the gradient has the tensor's type, see type_of */
 } forward_tensor;
 
 typedef struct autodiff {
@@ -135,6 +135,16 @@ static void accumulate_gradients(autodiff *a, tx_tensor *const in[TX_MAX_IN], co
     }
 }
 
+/* Returns the type of a tensor's gradient. In 16 bits, results of these ops are the residual stream (residual.c). */
+static tx_dtype type_of(const autodiff *a, const tx_tensor *t)
+{
+    const tx_graph *graph = a->graph;
+    if (graph->fp32_residual_gradient && graph->residual != TX_F32 && t->dtype == graph->residual && t->producer >= 0 &&
+        tx_op_is_residual(graph->node[t->producer].op))
+        return TX_F32;
+    return a->of[t->id].wide ? t->dtype : graph->autocast;
+}
+
 /* Notes that node `n` reads operand `k`. */
 static void note_reader(autodiff *a, const tx_node *n, int k)
 {
@@ -144,7 +154,7 @@ static void note_reader(autodiff *a, const tx_node *n, int k)
     of->readers++;
     of->multiplied |= class == TX_CONTRACTION;
     of->wide |= !tx_op_narrows_gradient(n->op) || (k > 0 && n->op != TX_OP_ADD) ||
-                (class != TX_CONTRACTION && class != TX_NORMALIZATION && a->of[n->out[0]->id].wide);
+                (class != TX_CONTRACTION && class != TX_NORMALIZATION && type_of(a, n->out[0]) == TX_F32);
 }
 
 /* Finds the tensors whose gradients keep their type. Ops other than products and norms pass a gradient on in its type.
@@ -167,12 +177,6 @@ static void find_wide(autodiff *a, int32_t forward)
             if (n->in[k] && n->in[k]->requires_grad)
                 note_reader(a, n, k);
     }
-}
-
-/* Returns the type of a tensor's gradient. */
-static tx_dtype type_of(const autodiff *a, const tx_tensor *t)
-{
-    return a->of[t->id].wide ? t->dtype : a->graph->autocast;
 }
 
 static tx_status differentiate(autodiff *a, int32_t index)

@@ -3,13 +3,17 @@
 #ifndef TX_API_PASSES_H
 #define TX_API_PASSES_H
 
-#include "api/graph/graph.h"
+#include "api/graph/edit.h"
 
 /* Applies mixed precision as tx_graph_autocast and column CAST of ops.def specify. It sets the types of forward
  * results. A tensor that is read in another type is cast once, before its first reader. 16-bit copies of parameters are
  * in arena HALF. Parameters stored in 16 bits are read directly or cast to fp32. It runs before tx_autodiff, which uses
  * the types. */
 tx_status tx_autocast(tx_graph *graph);
+
+/* Finds the residual stream of a forward graph as recorded: sets stream[i] (one element a tensor, initially false) if
+ * tensor i is result 0 of an op that the stream consists of (residual.c). */
+tx_status tx_residual_find(tx_edit *edit, const tx_graph *graph, bool *stream);
 
 /* Appends the gradients of the sum of the losses given to tx_backward, in the order of back-propagation. */
 tx_status tx_autodiff(tx_graph *graph);
