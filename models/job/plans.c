@@ -58,6 +58,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
         .autocast = half(set->bf16 || narrow, set->fp16),
         .eval_autocast = half(narrow || set->bf16_full_eval || (set->bf16 && !set->fp16_full_eval),
                               set->fp16 || set->fp16_full_eval),
+        .residual = half(set->residual_dtype, false),
         .fp32_residual_gradient = set->fp32_residual_gradient,
         .offload_activations = set->activation_offloading && !tx_job_in_host(j),
         .offload_params = offload_place(j, set->offload_param),

@@ -53,7 +53,10 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t wh
     const int64_t block = tx_trainer_length(o, which) / chunks_of(o);
     result->positions = block;
     TX_TRY(tx_graph_create(trainer->model, &result->graph));
-    TX_TRY(tx_graph_autocast(result->graph, train ? o->autocast : o->eval_autocast));
+    const tx_dtype products = train ? o->autocast : o->eval_autocast;
+    TX_TRY(tx_graph_autocast(result->graph, products));
+    if (o->residual == products)
+        TX_TRY(tx_graph_residual_dtype(result->graph, o->residual));
     if (train && (o->checkpointing.whole != 0 || o->checkpointing.cheap != 0))
         TX_TRY(tx_graph_checkpointing(result->graph, &o->checkpointing));
     if (train && o->fp32_residual_gradient)

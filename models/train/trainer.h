@@ -29,6 +29,7 @@ typedef struct tx_trainer_options {
     tx_dtype stored;        /* type of weights, gradients and moments (tx_model_store) */
     tx_dtype autocast;      /* type of products in training (tx_graph_autocast) */
     tx_dtype eval_autocast; /* type of products in evaluations */
+    tx_dtype residual;      /* type of the residual stream where products have it, too (tx_graph_residual_dtype) */
     bool fp32_residual_gradient;     /* in training, see tx_graph_fp32_residual_gradient */
     int64_t logits;                  /* in training, see tx_graph_limit_logits; 0 for the default */
     tx_checkpointing checkpointing;  /* of training; size 0 for none */

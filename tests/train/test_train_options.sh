@@ -451,6 +451,7 @@ dtype | --dtype bfloat16 | holds config.json torch_dtype.*bfloat16
 dtype | $from --model_name_or_path tiny --dtype auto | alters model.safetensors $from --model_name_or_path tiny --dtype bfloat16
 dtype | --dtype bfloat16 --optim adamw_anyprecision --optim_args use_kahan_summation=True | weights_differ
 bf16 | --bf16 true | weights_differ
+residual_dtype | --bf16 --residual_dtype bfloat16 | alters model.safetensors run r --bf16
 fp32_residual_gradient | --bf16 --fp32_residual_gradient | alters model.safetensors run r --bf16
 fp16 | --fp16 true | logged \"loss_scale\":.65536
 bf16_full_eval | $evaluates 3 --bf16_full_eval | evaluates_otherwise
@@ -496,5 +497,4 @@ missing=$(comm -23 "$work/all" "$work/tested" | grep -vx 'help\|version\|man\|co
 [ -z "$missing" ] || fail "options without a row: $missing"
 unknown=$(comm -13 "$work/all" "$work/tested" | tr '\n' ' ')
 [ -z "$unknown" ] || fail "rows without an option: $unknown"
-
 verdict

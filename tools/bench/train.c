@@ -76,6 +76,10 @@ static tx_status make_options(const tx_config *config, const settings *set, tx_t
     made->autocast = job->bf16 ? TX_BF16 : job->fp16 ? TX_F16 : TX_F32;
     if (job->bf16 && job->fp16)
         return tx_fail(TX_INVALID, "--bf16 and --fp16 exclude each other");
+    if (job->residual_dtype && !job->bf16)
+        return tx_fail(TX_INVALID, "--residual_dtype bfloat16 needs --bf16");
+    made->residual = job->residual_dtype ? TX_BF16 : TX_F32;
+    made->fp32_residual_gradient = job->fp32_residual_gradient;
     TX_TRY(tx_job_optimizer(job, &made->optimizer));
     TX_TRY(tx_job_read_checkpointing(job->checkpointing, &made->checkpointing, &limit));
     return limit ? tx_fail(TX_UNSUPPORTED, "--gradient_checkpointing auto:BYTES is not supported here: give the number "
@@ -118,6 +122,10 @@ static tx_status describe_method(const settings *set, const tx_config *config, t
     if (how.cheap || how.segments > 0)
         return tx_fail(TX_UNSUPPORTED, "--peer torch can only recompute whole blocks: give --gradient_checkpointing "
                                        "without a value");
+    if (job->residual_dtype)
+        return tx_fail(
+            TX_UNSUPPORTED,
+            "--peer torch keeps the residual stream in fp32: leave out --residual_dtype, or add --peer none");
     const char *precision = job->bf16 ? "bf16" : job->fp16 ? "fp16" : job->tf32 ? "tf32" : "fp32";
     *method = tx_json_pack("{s:s, s:s, s:s, s:b, s:I}", "precision", precision, "optim",
                            tx_optimizer_word(job->optim, &kind), "optim_args", job->optim_args ? job->optim_args : "",

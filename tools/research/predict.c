@@ -150,6 +150,7 @@ static double device_seconds(const step *s)
 typedef struct settings {
     const char *config, *card, *provider, *device;
     int64_t batch, block, size, threads;
+    int32_t residual;
     bool json;
 } settings;
 
@@ -160,6 +161,8 @@ static const tx_option options[] = {
      .help = "a card of cards.def: h200, a100, mi300x, ...; default: all cards"},
     {TX_OPTION_TEXT, "provider", AT(provider), .choices = "NAME",
      .help = "predict only products of this provider, such as nvidia-mma-128x256; default: the fastest provider"},
+    {TX_OPTION_CHOICE, "residual_dtype", AT(residual), .choices = "float32|bfloat16",
+     .help = "type of the residual stream of steps in bf16"},
     {TX_OPTION_INTEGER, "size", AT(size), 1, 1 << 24, "N", "size of square products"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
@@ -249,6 +252,7 @@ static tx_status predict_steps(const settings *set, const tx_config *config, tx_
     tx_trainer_options trainer = tx_bench_trainer_options(config, set->batch, set->block);
     tx_bench_training training;
     trainer.autocast = autocast;
+    trainer.residual = autocast == TX_BF16 && set->residual ? TX_BF16 : TX_F32;
     TX_TRY(tx_bench_training_open(&engine, config, &trainer, &training));
     const tx_card *card;
     for (int i = 0; (card = tx_card_at(i)) != NULL; i++) {
