@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The TX side of torch_curve.py and torch_optimizers.py: trains a model folder on given tokens and labels and prints
- * loss and gradient norm of every step.
+ * The TX side of torch_curve.py, torch_optimizers.py and torch_residual.py: trains a model folder on given tokens and
+ * labels and prints loss and gradient norm of every step.
  *
- *     curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE SMOOTHING [OPTIM OPTIM_ARGS]
+ *     curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE SMOOTHING [OPTIM OPTIM_ARGS | PRECISION]
  *
  * DATA holds, for every step, int32 tokens [ACCUMULATION * BATCH, BLOCK] and then labels of the same shape, shifted.
- * The rate falls linearly from RATE. */
+ * The rate falls linearly from RATE. PRECISION is fp32, bf16, or residual: bf16 with the residual stream in bf16. */
 #include "models/arch/arch.h"
 #include "models/job/settings.h"
 #include "models/options/option.h"
@@ -14,6 +14,7 @@
 #include "tests/train/data.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int fail(const char *what)
 {
@@ -45,9 +46,10 @@ static int train(tx_trainer *trainer, FILE *data, long steps, double rate)
 
 int main(int argc, char **argv)
 {
-    if (argc != 11 && argc != 13)
-        return fail(
-            "usage: curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE SMOOTHING [OPTIM OPTIM_ARGS]");
+    if (argc < 11 || argc > 13)
+        return fail("usage: curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE SMOOTHING [OPTIM "
+                    "OPTIM_ARGS | PRECISION]");
+    const char *precision = argc == 12 ? argv[11] : "fp32";
     int32_t index;
     if (tx_device_find(argv[9], &index))
         return TX_TEST_SKIPPED;
@@ -67,11 +69,13 @@ int main(int argc, char **argv)
         .batch = batch,
         .block = block,
         .accumulation = accumulation,
+        .autocast = strcmp(precision, "fp32") == 0 ? TX_F32 : TX_BF16,
+        .residual = strcmp(precision, "residual") == 0 ? TX_BF16 : TX_F32,
     };
     tx_option_values values = {.table = tx_job_table, .values = &set};
     if (tx_option_set(&values, "weight_decay", argv[8]) || tx_option_set(&values, "label_smoothing_factor", argv[10]) ||
-        (argc > 11 && tx_option_set(&values, "optim", argv[11])) ||
-        (argc > 11 && *argv[12] && tx_option_set(&values, "optim_args", argv[12])) ||
+        (argc > 12 && tx_option_set(&values, "optim", argv[11])) ||
+        (argc > 12 && *argv[12] && tx_option_set(&values, "optim_args", argv[12])) ||
         tx_job_optimizer(&set, &options.optimizer))
         return fail("the optimizer");
     FILE *data = fopen(argv[2], "rb");

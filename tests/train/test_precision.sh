@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# 300 steps of a small GPT-2 on tinyshakespeare in bf16, in fp16, and with weights and moments in bf16 (stochastic
-# rounding or Kahan summation). The losses end close to fp32's, and memory is as planned.
+# 300 steps of a small GPT-2 on tinyshakespeare in bf16 (also with the residual stream), in fp16, and with weights and
+# moments in bf16 (stochastic rounding or Kahan summation). The losses end close to fp32's, and memory is as planned.
 #
 #   test_precision.sh BIN-FOLDER LAUNCHER DEVICE
 . "${0%/*}/../device.sh"
@@ -28,8 +28,9 @@ run()
 run fp32
 full=$loss
 awk -v loss="$full" 'BEGIN { exit !(loss > 1 && loss < 2.6) }' || fail "fp32 ends with a loss of $full"
-for precision in bf16 fp16 pure kahan; do
+for precision in bf16 residual fp16 pure kahan; do
     case $precision in
+        residual) options="--bf16 --residual_dtype bfloat16" ;;
         pure) options="--dtype bfloat16" ;;
         kahan) options="--dtype bfloat16 --optim adamw_anyprecision --optim_args use_kahan_summation=True" ;;
         *) options=--$precision ;;
