@@ -191,6 +191,9 @@ tx_tensor *tx_swiglu_clamped(tx_tensor *x, float alpha, float limit);
 tx_tensor *tx_geglu(tx_tensor *x); /* the same, but the gate passes through the tanh form of GELU */
 /* Element-wise. Both operands have the same shape and type; use tx_broadcast if they do not. */
 tx_tensor *tx_add(tx_tensor *a, tx_tensor *b);
+/* The same for a result of tx_linear. With tx_graph_autocast the sum has the type that the product would have without
+ * it, so that adding zeros changes no bit. */
+tx_tensor *tx_add_to_product(tx_tensor *product, tx_tensor *more);
 tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_scale(tx_tensor *x, float factor);
 /* Sets elements to 0 with probability p and divides the others by 1 - p. `site` identifies the dropout in the model.

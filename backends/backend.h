@@ -70,7 +70,8 @@ typedef struct tx_attrs {
 
     /* Products. */
     bool trans_a, trans_b, flat;
-    bool full; /* stays fp32 in mixed precision */
+    bool full;       /* stays fp32 in mixed precision */
+    bool as_product; /* a sum has the type of a product in its place */
     bool keeps;
     tx_epilogue epilogue;
 

@@ -147,6 +147,11 @@ tx_tensor *tx_add(tx_tensor *a, tx_tensor *b)
     return TX_EMIT(a, ADD, TX_PLAIN, a, b);
 }
 
+tx_tensor *tx_add_to_product(tx_tensor *product, tx_tensor *more)
+{
+    return TX_EMIT(product, ADD, TX_ATTRS(.as_product = true), product, more);
+}
+
 tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b)
 {
     return TX_EMIT(a, MUL, TX_PLAIN, a, b);

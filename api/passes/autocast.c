@@ -26,15 +26,14 @@ static bool is_in_stream(const casting *c, const tx_node *n)
 }
 
 /* In the stream, sums and scales read 16 bits, as products do. */
-static tx_cast_rule rule_of(const casting *c, const tx_node *n)
+static tx_cast_rule own_rule(const casting *c, const tx_node *n)
 {
     const tx_cast_rule rule = n->attrs.full ? TX_CAST_FULL : tx_op_info_of(n->op)->cast;
     return rule == TX_CAST_FULL && is_in_stream(c, n) ? TX_CAST_HALF : rule;
 }
 
-static bool reads_half(const casting *c, const tx_node *n, int32_t operand)
+static bool takes_half(const tx_node *n, int32_t operand, tx_cast_rule rule)
 {
-    const tx_cast_rule rule = rule_of(c, n);
     return operand < tx_op_info_of(n->op)->inputs_min && (rule == TX_CAST_HALF || rule == TX_CAST_ANY);
 }
 
@@ -46,6 +45,25 @@ static bool is_kept(const casting *c, tx_tensor *t)
     for (int32_t i = 0; i < c->graph->losses; i++)
         kept = kept || c->graph->loss[i] == t;
     return kept;
+}
+
+/* A sum with a product (tx_add_to_product) has 16 bits if the product would have them in its place. */
+static tx_cast_rule rule_of(const casting *c, const tx_node *n)
+{
+    int32_t readers, half = 0;
+    if (!n->attrs.as_product)
+        return own_rule(c, n);
+    const tx_use *use = tx_edit_readers(c->edit, n->out[0], &readers);
+    for (int32_t i = 0; i < readers; i++) {
+        const tx_node *reader = &c->graph->node[use[i].node];
+        half += takes_half(reader, use[i].operand, own_rule(c, reader));
+    }
+    return half > 0 && !is_kept(c, n->out[0]) ? TX_CAST_ANY : TX_CAST_FULL;
+}
+
+static bool reads_half(const casting *c, const tx_node *n, int32_t operand)
+{
+    return takes_half(n, operand, rule_of(c, n));
 }
 
 /* Returns the type to request for a node's first result, if the op has a choice. */
