@@ -12,6 +12,7 @@
 
 typedef struct tx_architecture tx_architecture;
 typedef struct tx_lora tx_lora;               /* lora.h */
+typedef struct tx_lora_bank tx_lora_bank;     /* bank.h */
 typedef struct tx_wrapped tx_wrapped;         /* wrapper.h */
 typedef struct tx_gguf_family tx_gguf_family; /* gguf_family.h */
 
@@ -65,6 +66,7 @@ typedef struct tx_config {
     tx_dtype *blocks;        /* for each parameter the type of blocks that stores it, or F32; owned; or NULL */
     tx_rounding *rounding;   /* how training rounds each parameter; owned; or NULL */
     tx_lora *lora;           /* an adapter that freezes the base parameters (lora.h); owned; or NULL */
+    tx_lora_bank *bank;      /* adapters of which each row of a batch uses one (bank.h); owned; or NULL */
     bool teacher;            /* a frozen teacher next to the trained model; its names begin with TX_WEIGHTS_TEACHER */
     tx_dtype teacher_dtype;  /* the storage type of the teacher's matrices */
 } tx_config;

@@ -2,7 +2,7 @@
  * config.json of any architecture: presets, defaults, validation, and writing that keeps unknown keys. */
 #include "models/arch/wrapper.h"
 #include "models/files/quantized.h"
-#include "models/lora/lora.h"
+#include "models/lora/bank.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -46,6 +46,7 @@ tx_status tx_config_copy(const tx_config *config, tx_config **copy)
     created->source = NULL;
     created->wrapped = NULL;
     created->lora = NULL;
+    created->bank = NULL;
     created->blocks = NULL;
     created->rounding = NULL;
     *copy = created;
@@ -59,6 +60,7 @@ void tx_config_free(tx_config *config)
     tx_json_free(config->source);
     tx_wrapped_free(config->wrapped);
     tx_lora_free(config->lora);
+    tx_lora_bank_free(config->bank);
     free(config->blocks);
     free(config->rounding);
     free(config);
@@ -338,10 +340,12 @@ tx_status tx_config_override(tx_config *config, const char *text)
         created->source = config->source;
         created->wrapped = config->wrapped;
         created->lora = config->lora;
+        created->bank = config->bank;
         memcpy(config, created, config->architecture->config_bytes);
         created->source = NULL;
         created->wrapped = NULL;
         created->lora = NULL;
+        created->bank = NULL;
     }
     tx_config_free(created);
     return status ? tx_fail_in(status == TX_FORMAT ? TX_INVALID : status, "config_overrides") : TX_OK;

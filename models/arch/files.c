@@ -117,7 +117,7 @@ static bool may_lack(const void *context, const char *piece)
 static bool is_elsewhere(const void *context, const char *param)
 {
     const tx_config *config = context;
-    return config->teacher != tx_weights_of_teacher(param) || (config->lora && tx_lora_adds(param));
+    return config->teacher != tx_weights_of_teacher(param) || tx_lora_adds(param);
 }
 
 /* An output head that the file lacks is a copy of the embedding. */

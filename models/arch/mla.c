@@ -111,11 +111,11 @@ static tx_tensor *attend_latents(tx_stack *b, tx_tensor *q, tx_tensor *latent, t
     return y ? tx_reshape(y, TX_SHAPE(shape.dim[0], shape.dim[1], heads * c->latent.value)) : NULL;
 }
 
-/* Whether the matrix that expands latents can be divided: it has no adapter, and elements of a floating type. */
+/* Whether the matrix that expands latents can be divided: it has no adapters, and elements of a floating type. */
 static bool can_absorb(const tx_stack *b)
 {
     tx_tensor *up = tx_stack_weight(b, KV_UP);
-    return b->options->cache > 0 && !b->config->lora && up && !tx_dtype_packed(tx_tensor_dtype(up));
+    return b->options->cache > 0 && !b->config->lora && !b->config->bank && up && !tx_dtype_packed(tx_tensor_dtype(up));
 }
 
 /* Keys and values are expanded. Values are padded to the size of keys, so that all kernels of attention apply: the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Builds the graph of adapted linear layers. */
-#include "models/lora/lora.h"
+#include "models/lora/bank.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -263,7 +263,7 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
     if (!x || !weight)
         return NULL;
     if (!l.lora || options->base)
-        return tx_linear(x, weight, bias, !inputs_first);
+        return tx_lora_bank_add(graph, config, index, x, tx_linear(x, weight, bias, !inputs_first));
     tx_status status = tx_arch_param(config, index, name, &l.spec);
     TX_THEN(status, tx_lora_modules_of(l.lora, config, index, &l.modules));
     if (!status && parts > 1 && l.modules.count && l.spec.logical.rank && !l.modules.embedding)
