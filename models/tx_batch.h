@@ -9,7 +9,15 @@
  *         status = tx_batch_step(batch, &running);
  *
  * Prompts are computed in pieces between the steps of the other requests. Requests with the same prompt that follow
- * each other compute it once. A request gets the same tokens and log-probabilities whatever else is in the batch. */
+ * each other compute it once. A request gets the same tokens and log-probabilities whatever else is in the batch.
+ *
+ * Requests may use different adapters (LoRA) of the model:
+ *
+ *     tx_adapter_read(lm, "my-adapter", &adapter);
+ *     tx_adapters_options options = {.size = sizeof options, .adapters = &adapter, .count = 1};
+ *     tx_lm_reserve_adapters(lm, &options);
+ *     tx_batch_create(lm, 8, 0, &batch);
+ *     tx_batch_load(batch, adapter, &request.adapter); */
 #ifndef TX_BATCH_H
 #define TX_BATCH_H
 
@@ -66,6 +74,7 @@ typedef struct tx_batch_request {
     bool logprobs;   /* compute log-probabilities, */
     int32_t top;     /* and those of so many alternatives, at most TX_BATCH_TOP */
     bool echo;       /* also report the tokens of the prompt, first */
+    int64_t adapter; /* the number of an adapter (tx_batch_load); 0 for the model itself */
     void *context;
     /* Receives each token; the last may be an end-of-text id. Return false to cancel the request. */
     bool (*token)(void *context, const tx_batch_token *token);
@@ -75,11 +84,43 @@ typedef struct tx_batch_request {
     void (*end)(void *context, tx_batch_end end);
 } tx_batch_request;
 
-/* Puts a request into a free slot. TX_INVALID if it does not fit or contradicts itself; then no callback is called. */
+/* Puts a request into a free slot. TX_INVALID if it does not fit or contradicts itself, TX_NOT_FOUND if its adapter is
+ * not loaded; then no callback is called. */
 tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request);
 /* Computes a token of each request, or pieces of prompts. *running is false if no request is left. If it fails, all
  * requests have ended with TX_BATCH_FAILED. */
 tx_status tx_batch_step(tx_batch *batch, bool *running);
+
+/* ---- Adapters ------------------------------------------------------------------------------------------- */
+
+/* A LoRA adapter in host memory. */
+typedef struct tx_adapter tx_adapter;
+
+/* Reads an adapter of the model from a folder of peft or txtrain. TX_NOT_FOUND if the folder has none; TX_INVALID or
+ * TX_FORMAT if it belongs to another model. TX_UNSUPPORTED if it changes more than outputs of linear layers in blocks
+ * by B A: such an adapter can only be merged (tx_lm_options.adapter). Any thread may call it, also while another one
+ * uses a batch of `lm`. The caller frees. */
+tx_status tx_adapter_read(const tx_lm *lm, const char *folder, tx_adapter **adapter);
+void tx_adapter_free(tx_adapter *adapter); /* NULL is fine */
+
+typedef struct tx_adapters_options {
+    size_t size;                 /* sizeof(tx_adapters_options) */
+    tx_adapter *const *adapters; /* the modules that adapters may have are those of these */
+    int32_t count;               /* of them; may be 0 */
+    int64_t places;              /* adapters that can be loaded at a time; 0 means `count` */
+    int64_t rank;                /* the largest rank of a module; 0 means that of `adapters`, or 16 without any */
+    const char *modules;         /* more modules, as peft's target_modules: "q_proj,v_proj" or "all-linear". NULL
+                                  * means none, or without `adapters` all-linear */
+} tx_adapters_options;
+
+/* Makes room for adapters in batches of `lm`: call it before tx_batch_create. Each place costs the memory of an adapter
+ * of `rank` with all modules, and time in each pass. Not with a merged adapter. */
+tx_status tx_lm_reserve_adapters(tx_lm *lm, const tx_adapters_options *options);
+/* Writes an adapter to a free place, between steps, and sets `*number` for requests. Numbers are above 0 and never used
+ * again. TX_INVALID if there is no free place, or no room for its rank or a module. `adapter` may then be freed. */
+tx_status tx_batch_load(tx_batch *batch, const tx_adapter *adapter, int64_t *number);
+/* Frees the place of an adapter. TX_NOT_FOUND if there is no such adapter, TX_INVALID while a request uses it. */
+tx_status tx_batch_unload(tx_batch *batch, int64_t number);
 
 TX_API_END
 

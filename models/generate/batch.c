@@ -32,9 +32,10 @@ typedef struct sequence {
 
 /* The prompt that was computed last. Requests with the same one copy its caches from a slot that still has them. */
 typedef struct last_prompt {
-    int32_t *ids;  /* [context] */
-    int64_t count; /* 0 if there is none */
-    float *logits; /* [vocab]: for the token after it */
+    int32_t *ids;    /* [context] */
+    int64_t count;   /* 0 if there is none */
+    int64_t adapter; /* with which it was computed */
+    float *logits;   /* [vocab]: for the token after it */
 } last_prompt;
 
 struct tx_batch {
@@ -119,6 +120,19 @@ int64_t tx_batch_context(const tx_batch *batch)
     return batch->context;
 }
 
+bool tx_batch_uses(const tx_batch *batch, int64_t adapter)
+{
+    for (int64_t i = 0; i < batch->count; i++)
+        if (batch->sequence[i].used && batch->sequence[i].request.adapter == adapter)
+            return true;
+    return false;
+}
+
+tx_lm *tx_batch_lm(const tx_batch *batch)
+{
+    return batch->owner.lm;
+}
+
 const tx_speculator *tx_batch_speculator(const tx_batch *batch)
 {
     return &batch->speculator;
@@ -173,17 +187,19 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
         i++;
     if (i == batch->count)
         return tx_fail(TX_INVALID, "tx_batch_add: all %" PRId64 " slots are in use", batch->count);
+    TX_TRY(tx_slots_adapt(batch->slots, i, request->adapter));
     tx_constraint *constraint = NULL;
     if (request->how->grammar)
         TX_TRY(tx_constraint_create(request->how->grammar, &constraint));
     sequence *s = &batch->sequence[i];
+    const tx_batch_request *r = request;
     *s = (sequence){.used = true,
                     .request = *request,
                     .how = *request->how,
                     .ticket = batch->tickets++,
                     .ids = s->ids,
                     .prompt = request->count,
-                    .computed = batch->keep ? tx_slots_shared(batch->slots, i, request->ids, request->count) : 0,
+                    .computed = batch->keep ? tx_slots_shared(batch->slots, i, r->adapter, r->ids, r->count) : 0,
                     .limit = limit,
                     .constraint = constraint};
     memcpy(s->ids, request->ids, (size_t)request->count * sizeof *s->ids);
@@ -195,7 +211,7 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
 static bool holds_last(const tx_batch *b, const sequence *s)
 {
     return b->last.count > 0 && s->prompt == b->last.count && !s->request.echo &&
-           tx_slots_holds(b->slots, s - b->sequence, b->last.ids, b->last.count);
+           tx_slots_holds(b->slots, s - b->sequence, b->last.adapter, b->last.ids, b->last.count);
 }
 
 void tx_batch_forget(tx_batch *batch)
@@ -301,6 +317,7 @@ static void remember(tx_batch *b, const sequence *s)
     if (!b->copies || s->request.echo)
         return;
     b->last.count = s->prompt;
+    b->last.adapter = s->request.adapter;
     memcpy(b->last.ids, s->ids, (size_t)s->prompt * sizeof *s->ids);
     memcpy(b->last.logits, tx_slots_logits(b->slots, s - b->sequence), (size_t)b->vocab * sizeof(float));
 }
@@ -333,7 +350,7 @@ static tx_status copy_prompt(tx_batch *b, bool *done)
     for (int64_t i = 0; i < b->count && from < b->count; i++) {
         const sequence *s = &b->sequence[i];
         if (s->used && s->computed < s->prompt && !s->request.echo && s->prompt == last->count &&
-            memcmp(s->ids, last->ids, (size_t)last->count * sizeof *s->ids) == 0)
+            s->request.adapter == last->adapter && memcmp(s->ids, last->ids, (size_t)last->count * sizeof *s->ids) == 0)
             b->slot[count++] = (int32_t)i;
     }
     *done = count > 0;

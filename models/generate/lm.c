@@ -9,7 +9,7 @@
 #include "models/files/safetensors.h"
 #include "models/generate/slots.h"
 #include "models/generate/speculate.h"
-#include "models/lora/lora.h"
+#include "models/lora/bank.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -256,9 +256,11 @@ tx_status tx_lm_load(tx_lm *lm)
 {
     const tx_load_options how = {.size = sizeof how, .report = &lm->progress};
     const double begun = tx_now();
-    const tx_status status = lm->loaded ? TX_OK
-                             : lm->lora ? load_adapted(lm, &how)
-                                        : tx_arch_load(lm->model, lm->config, lm->folder, &how);
+    tx_status status = lm->loaded ? TX_OK
+                       : lm->lora ? load_adapted(lm, &how)
+                                  : tx_arch_load(lm->model, lm->config, lm->folder, &how);
+    if (lm->config->bank && !lm->loaded)
+        TX_THEN(status, tx_lora_bank_fill(lm->config->bank, lm->config, lm->model));
     lm->load_seconds = lm->loaded ? lm->load_seconds : tx_now() - begun;
     lm->loaded = status == TX_OK;
     return status;

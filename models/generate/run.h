@@ -56,6 +56,9 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, cons
 /* Forgets prompts of earlier requests, before the weights are others. No request may be left. */
 void tx_batch_forget(tx_batch *batch);
 const tx_speculator *tx_batch_speculator(const tx_batch *batch);
+/* Whether a request that has not ended uses an adapter. */
+bool tx_batch_uses(const tx_batch *batch, int64_t adapter);
+tx_lm *tx_batch_lm(const tx_batch *batch); /* the owner's, or NULL */
 /* Beam search (beam.c): finds the most likely text of each of at most `batch` prompts, and emits it. */
 tx_status tx_run_beams(const tx_run *run);
 

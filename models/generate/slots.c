@@ -3,6 +3,7 @@
 #include "models/generate/slots_plans.h"
 
 #include "api/base/arithmetic.h"
+#include "models/lora/bank.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,12 +35,23 @@ static tx_status write_spans(tx_slots *s, const tx_slots_pass *p)
     return p->spans ? tx_plan_write(p->plan, p->spans, s->spans, (size_t)p->rows * 3 * sizeof *s->spans) : TX_OK;
 }
 
+/* Chooses the adapters of a plan's rows, those of their slots. */
+static tx_status write_masks(tx_slots *s, const tx_slots_pass *p)
+{
+    if (!s->config->bank)
+        return TX_OK;
+    for (int64_t i = 0; i < p->rows; i++)
+        s->row_places[i] = s->place[s->rows[i]];
+    return tx_lora_bank_choose(s->config->bank, p->plan, p->mask, p->rows, p->length, s->row_places, s->masks);
+}
+
 /* Runs a plan on the inputs in `s`. */
 static tx_status run(tx_slots *s, const tx_slots_pass *p, const int32_t *sources)
 {
     const size_t rows = (size_t)p->rows * sizeof(int32_t);
     TX_TRY(write_rates(s, p));
     TX_TRY(write_spans(s, p));
+    TX_TRY(write_masks(s, p));
     TX_TRY(tx_plan_write(p->plan, p->tokens, s->tokens, (size_t)p->length * rows));
     TX_TRY(tx_plan_write(p->plan, p->positions, s->positions, rows));
     if (p->slots)
@@ -228,21 +240,34 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
     return TX_OK;
 }
 
-int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count)
+tx_status tx_slots_adapt(tx_slots *slots, int64_t slot, int64_t adapter)
 {
-    const int64_t most = tx_min(slots->filled[slot], count - 1);
+    tx_slots *s = slots;
+    const int64_t place = adapter && s->config->bank ? tx_lora_bank_place(s->config->bank, adapter) : -1;
+    if (adapter && place < 0)
+        return tx_fail(TX_NOT_FOUND, "adapter %" PRId64 " is not loaded", adapter);
+    if (s->adapter[slot] != adapter)
+        s->filled[slot] = 0;
+    s->adapter[slot] = adapter;
+    s->place[slot] = (int32_t)place;
+    return TX_OK;
+}
+
+int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
+{
+    const int64_t most = slots->adapter[slot] == adapter ? tx_min(slots->filled[slot], count - 1) : 0;
     int64_t same = 0;
     while (same < most && slots->held[slot * slots->context + same] == ids[same])
         same++;
     return slots->recurs && same < slots->filled[slot] ? 0 : same;
 }
 
-bool tx_slots_holds(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count)
+bool tx_slots_holds(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
 {
     const tx_slots *s = slots;
     const int64_t filled = s->filled[slot];
     return (filled == count || (filled > count && !s->recurs && !s->pairs)) && !s->mixed[slot] &&
-           memcmp(s->held + slot * s->context, ids, (size_t)count * sizeof *ids) == 0;
+           s->adapter[slot] == adapter && memcmp(s->held + slot * s->context, ids, (size_t)count * sizeof *ids) == 0;
 }
 
 tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int32_t *to, int64_t copies)
@@ -265,6 +290,8 @@ tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int3
     TX_TRY(tx_plan_run(c->plan));
     for (int64_t i = 0; i < copies; i++) {
         hold(s, to[i], s->held + from * s->context, count);
+        s->adapter[to[i]] = s->adapter[from];
+        s->place[to[i]] = s->place[from];
         s->mixed[to[i]] = false;
         memcpy(s->rates + to[i] * s->pairs, s->rates + from * s->pairs, rates);
     }
@@ -375,6 +402,12 @@ static tx_status compare(tx_slots *s, const tx_slots_pass *p, bool first, float 
     return status;
 }
 
+static void set_places(tx_slots *s, int32_t place)
+{
+    for (int64_t i = 0; i < s->count; i++)
+        s->place[i] = place;
+}
+
 tx_status tx_slots_prove(tx_slots *slots)
 {
     tx_slots_passes *of = &slots->decode;
@@ -382,6 +415,7 @@ tx_status tx_slots_prove(tx_slots *slots)
     float *want = malloc(PROOF_STEPS * (size_t)slots->vocab * sizeof *want);
     bool equal[TX_SLOTS_PASSES], enough = false;
     tx_status status = want ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
+    set_places(slots, slots->config->bank ? 0 : -1);
     for (int32_t reference = 0; !enough && !status; reference = last) {
         enough = reference == last;
         for (int32_t n = 0; n < count; n++) { /* the reference first, then the others */
@@ -395,6 +429,7 @@ tx_status tx_slots_prove(tx_slots *slots)
             of->pass[of->count++] = of->pass[i];
         else
             tx_slots_pass_free(&of->pass[i]);
+    set_places(slots, -1);
     free(want);
     return status;
 }

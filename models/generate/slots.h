@@ -34,7 +34,8 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
 void tx_slots_free(tx_slots *slots);
 /* Finds the decode plans whose logits equal those of the smallest plan to the bit, and keeps only them, so a sequence
  * gets the same logits whatever the other slots do. If none of them has 16 rows, it keeps those that equal the largest.
- * Call it once, after the weights are loaded. */
+ * Call it once, after the weights are loaded. All slots then use the first place of the configuration's bank, if it has
+ * one (tx_lora_bank_fill). */
 tx_status tx_slots_prove(tx_slots *slots);
 
 /* Computes the prompts of the slots 0..count-1 at once, while all others are empty. With options.prompt only. */
@@ -48,15 +49,18 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
  * With `sources` [all slots], only for beams, each slot i first continues the sequence of slot sources[i]. */
 tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tokens, int64_t count,
                         const int32_t *sources);
-/* Length of the longest prefix that a prompt shares with the tokens in a slot's cache, without the prompt's last token,
- * because its logits are needed. With recurrent layers it is 0 unless the prompt continues all of these tokens, because
- * states cannot go back. */
-int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
-/* Whether a slot has the caches of exactly this prompt, maybe followed by other tokens. It does not if later tokens
- * changed them: states of recurrent layers, and keys whose frequencies depend on the length. */
-bool tx_slots_holds(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
+/* Sets the adapter of a slot (bank.h), 0 for none. If it is another than that of the slot's cache, the cache is
+ * emptied. TX_NOT_FOUND if the configuration's bank does not have it. */
+tx_status tx_slots_adapt(tx_slots *slots, int64_t slot, int64_t adapter);
+/* Length of the longest prefix that a prompt with this adapter (0 for none) shares with the tokens in a slot's cache,
+ * without the prompt's last token, because its logits are needed. With recurrent layers it is 0 unless the prompt
+ * continues all of these tokens, because states cannot go back. */
+int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count);
+/* Whether a slot has the caches of exactly this prompt with this adapter, maybe followed by other tokens. It does not
+ * if later tokens changed them: states of recurrent layers, and keys whose frequencies depend on the length. */
+bool tx_slots_holds(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count);
 /* Copies the first `count` tokens of slot `from`, which holds them, to `copies` other slots, with the same bits as if
- * these had computed them. Their logits are not set. Only with options.copies. */
+ * these had computed them, and its adapter. Their logits are not set. Only with options.copies. */
 tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int32_t *to, int64_t copies);
 /* Keeps the first `count` tokens of a slot, and forgets the others. With recurrent layers `count` is 0 or all. */
 void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count);

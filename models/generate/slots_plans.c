@@ -3,6 +3,7 @@
 #include "models/generate/slots_plans.h"
 
 #include "api/base/arithmetic.h"
+#include "models/lora/bank.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -41,6 +42,8 @@ static tx_status add_pass(tx_slots *s, tx_model *model, tx_slots_passes *to, con
     p->rates = s->pairs ? tx_input(p->graph, "rope_rates", TX_F32, TX_SHAPE(p->rows, s->pairs)) : NULL;
     p->chosen = tx_input(p->graph, "rows", TX_I32, TX_SHAPE(p->outputs));
     tx_source_inputs(s->source, p->graph);
+    if (s->config->bank)
+        tx_lora_bank_inputs(s->config->bank, p->graph, p->rows, p->length, p->mask);
     const tx_arch_options options = {sizeof options, .cache = s->context, .cache_rows = rows, .cache_q8_0 = s->q8_0};
     p->logits = tx_arch_logits(p->graph, s->config, &options);
     if (s->ranks && p->logits)
@@ -113,6 +116,10 @@ static tx_status add_copier(tx_slots *s, tx_model *model)
     X(rates, count *(size_t)(s->pairs + 1))     \
     X(row_rates, count *(size_t)(s->pairs + 1)) \
     X(mixed, count)                             \
+    X(adapter, count)                           \
+    X(place, count)                             \
+    X(row_places, count)                        \
+    X(masks, most *mask + 1)                    \
     X(tokens, most)                             \
     X(positions, count)                         \
     X(rows, count)                              \
@@ -127,12 +134,15 @@ static tx_status allocate(tx_slots *s, int64_t prompt)
     const int64_t length = tx_min(PREFILL_MOST, s->context);
     const size_t count = (size_t)s->count, most = (size_t)(s->count * (prompt ? length : 1) + length);
     const size_t outputs = (size_t)(s->count > SCORED ? s->count : SCORED);
+    const size_t mask = s->config->bank ? (size_t)tx_lora_bank_most(s->config->bank) : 0;
     bool full = true;
 #define X(array, elements)                         \
     s->array = calloc(elements, sizeof *s->array); \
     full = full && s->array;
     ARRAYS(X)
 #undef X
+    for (size_t i = 0; i < count && full; i++)
+        s->place[i] = -1;
     return full ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
 }
 

@@ -11,6 +11,7 @@
 typedef struct tx_slots_pass {
     tx_graph *graph;
     tx_tensor *tokens, *positions, *slots, *spans, *sources, *rates, *chosen, *logits;
+    tx_tensor *mask[TX_MAX_SECTIONS]; /* see tx_lora_bank_inputs */
     tx_plan *plan;
     int64_t rows, length, outputs;
 } tx_slots_pass;
@@ -44,6 +45,9 @@ struct tx_slots {
     int64_t pairs;
     float *rates, *row_rates;
     bool *mixed;
+    int64_t *adapter;                            /* of each slot: that of its cache, or 0; */
+    int32_t *place, *row_places;                 /* its place in the configuration's bank, or -1; those of rows */
+    float *masks;                                /* of a plan's tokens */
     int32_t *new;                                /* scratch of a step: the token of each slot, or -1 */
     int32_t *tokens, *positions, *rows, *chosen; /* inputs */
     int32_t *counts, *spans;                     /* of a plan's rows: tokens without padding; input spans */

@@ -54,7 +54,7 @@ static bool look_up(int32_t *ids, int64_t count, int64_t most)
 /* Brings the smaller model's cache to the tokens ids[0..count-1]. */
 static tx_status follow(tx_slots *draft, const int32_t *ids, int64_t count)
 {
-    int64_t done = tx_slots_shared(draft, 0, ids, count);
+    int64_t done = tx_slots_shared(draft, 0, 0, ids, count);
     tx_slots_keep(draft, 0, done);
     while (count - done > MIN_PREFILL)
         TX_TRY(tx_slots_prefill(draft, 0, ids, count, &done, NULL, NULL));

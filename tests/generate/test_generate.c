@@ -82,7 +82,7 @@ static tx_status step_rows(tx_slots *slots, const int32_t tokens[ROWS], const in
 /* Computes a prompt, except a prefix that the cache has if `keep`. */
 static void prefill(tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count, bool keep)
 {
-    for (int64_t done = keep ? tx_slots_shared(slots, slot, ids, count) : 0; done < count;)
+    for (int64_t done = keep ? tx_slots_shared(slots, slot, 0, ids, count) : 0; done < count;)
         assert_ok(tx_slots_prefill(slots, slot, ids, count, &done, NULL, NULL));
 }
 
