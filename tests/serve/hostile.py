@@ -40,6 +40,7 @@ BODIES = [b"", b"{", b"null", b"[]", b"[" * 100000, b'{"prompt": "a", "prompt": 
           b'{"prompt": "a", "temperature": NaN}', b'{"prompt": "a", "top_p": 1.5}', b'{"prompt": {"a": 1}}',
           b'{"prompt": "a\\u0000b", "max_tokens": 1}', b'{"prompt": "a", "stop": "\\u0000"}',
           b'{"prompt": "a", "seed": 18446744073709551616}', b'{"messages": [{"role": "user", "content": [{}]}]}',
+          b'{"lora_name": "a", "lora_path": "/"}', b'{"lora_name": [1], "lora_path": 2}',
           b'{"tokens": [5, 5]}', b'{"tokens": [[]]}',
           b'{"input": [{"role": "user", "content": [{}]}]}', b'{"input": "a", "stream": true, "max_output_tokens": 3}',
           b'{"input": [{"type": "function_call"}, 5]}', b'{"input": "a", "tools": [{"type": "function"}], "text": []}',
@@ -59,7 +60,7 @@ def attack(server, number):
     """Sends one hostile request. The server may answer with a status below 500 or 505, or close the connection."""
     r = random.Random(number)
     path = r.choice(["/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize", "/detokenize", "/v1/rerank",
-                     "/v1/models", "/"])
+                     "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/models", "/"])
     kind = r.randrange(5)
     if kind == 0:
         data = request(path, r.choice(BODIES))
@@ -94,7 +95,7 @@ def attack(server, number):
 
 
 def test_hostile():
-    with Server(program, model, "--chat_template", "chatml") as server:
+    with Server(program, model, "--chat_template", "chatml", "--allow_runtime_lora_updating", "--max_loras", "2") as server:
         want = server.complete("Once upon a time")
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             for done in [pool.submit(attack, server, i) for i in range(count)]:

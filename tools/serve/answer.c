@@ -236,8 +236,8 @@ static tx_status write_object(serve_call *c, int32_t first, int32_t count, bool 
             return TX_MEMORY;
         }
     return serve_write(c, tx_json_pack("{s:s, s:s, s:I, s:s, s:o, s:o*}", "id", c->id, "object",
-                                       names[c->kind][c->stream], "created", c->created, "model", c->server->name,
-                                       "choices", choices, "usage", usage ? serve_usage(c) : NULL));
+                                       names[c->kind][c->stream], "created", c->created, "model", c->model, "choices",
+                                       choices, "usage", usage ? serve_usage(c) : NULL));
 }
 
 /* Appends an event with the unsent part of a text to the output. */

@@ -50,6 +50,7 @@ static void on_end(void *context, tx_batch_end end)
     s->counters.texts++;
     s->counters.cancelled += end == TX_BATCH_CANCELLED;
     if (--c->left == 0) {
+        serve_leave_model(c);
         s->counters.seconds += tx_now() - c->begun;
         s->counters.calls++;
     }
@@ -86,6 +87,7 @@ static tx_status add(serve_server *s, serve_text *t)
                                       .logprobs = c->logprobs,
                                       .top = c->top,
                                       .echo = c->echo,
+                                      .adapter = c->adapter ? c->adapter->number : 0,
                                       .context = t,
                                       .token = on_token,
                                       .cancelled = on_cancelled,
@@ -130,12 +132,14 @@ void *serve_engine(void *server)
     bool running = false;
     for (;;) {
         pthread_mutex_lock(&s->lock);
-        while (!s->queue && !running && (!s->drains || s->preparing))
+        while (!s->queue && !running && !s->loading && (!s->drains || s->preparing))
             pthread_cond_wait(&s->work, &s->lock);
-        const bool ends = !s->queue && !running;
+        const bool loads = s->loading != NULL, ends = !s->queue && !running && !loads;
         pthread_mutex_unlock(&s->lock);
         if (ends)
             return NULL;
+        if (loads)
+            serve_complete_loading(s);
         refill(s);
         if (s->batch && tx_batch_step(s->batch, &running)) /* all its requests have ended with the error */
             tx_print_line(stderr, "txserve: %s", tx_error());

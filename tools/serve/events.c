@@ -197,7 +197,7 @@ static tx_json *answer_of(const serve_call *c, const char *finish)
     const bool cut = finish && strcmp(finish, "length") == 0;
     tx_json *answer = tx_json_pack(
         "{s:s, s:s, s:I, s:s, s:s, s:n, s:o, s:o, s:f, s:f, s:s, s:n}", "id", c->id, "object", "response", "created_at",
-        c->created, "model", c->server->name, "status",
+        c->created, "model", c->model, "status",
         !finish ? "in_progress"
         : cut   ? "incomplete"
                 : "completed",

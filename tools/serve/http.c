@@ -144,7 +144,7 @@ static enum MHD_Result send_answer(exchange *e)
     pthread_mutex_unlock(&c->server->lock);
     if (!flows && c->status >= 400)
         return send_error(e, c->status, c->error);
-    const char *type = c->stream ? "text/event-stream" : "application/json";
+    const char *type = c->stream ? "text/event-stream" : c->plain ? "text/plain; charset=utf-8" : "application/json";
     struct MHD_Response *response =
         flows ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_events, c, NULL)
               : MHD_create_response_from_buffer(c->out.size, c->out.data, MHD_RESPMEM_MUST_FREE);
@@ -200,16 +200,9 @@ static enum MHD_Result get_health(exchange *e)
 
 static enum MHD_Result get_models(exchange *e)
 {
-    const serve_server *s = e->server;
-    tx_json *model = tx_json_pack("{s:s, s:s, s:I, s:s}", "id", s->name, "object", "model", "created", s->created,
-                                  "owned_by", "txserve");
-    if (s->context) /* encoders have no slots */
-        tx_json_set_int(model, "max_model_len", s->context);
-    if (!*e->rest)
-        return send_json(e, 200, tx_json_pack("{s:s, s:[o]}", "object", "list", "data", model));
-    if (strcmp(e->rest, s->name) == 0)
-        return send_json(e, 200, model);
-    tx_json_free(model);
+    tx_json *found = *e->rest ? serve_find_model(e->server, e->rest) : serve_list_models(e->server);
+    if (found || !*e->rest)
+        return send_json(e, 200, found);
     tx_fail(TX_NOT_FOUND, "the model %.200s does not exist", e->rest);
     return send_error(e, 404, tx_error());
 }
@@ -273,6 +266,8 @@ static const struct {
     {"POST", "/rerank", true, post_call, SERVE_RERANK},
     {"POST", "/tokenize", true, post_call, SERVE_TOKENIZE},
     {"POST", "/detokenize", true, post_call, SERVE_DETOKENIZE},
+    {"POST", "/v1/load_lora_adapter", true, post_call, SERVE_LOAD},
+    {"POST", "/v1/unload_lora_adapter", true, post_call, SERVE_UNLOAD},
     {"GET", "/v1/models/*", true, get_models, 0},
 };
 enum { ROUTES = sizeof routes / sizeof routes[0] };

@@ -24,6 +24,7 @@ enum {
     IN_CONTENT = 1 << SERVE_TOKENIZE_CONTENT,
     IN_MESSAGES = IN_CHAT | 1 << SERVE_TOKENIZE_CHAT,
     IN_RESPONSE = 1 << SERVE_RESPONSE,
+    IN_ADAPTERS = 1 << SERVE_LOAD | 1 << SERVE_UNLOAD,
     IN_ALL = -1
 };
 
@@ -50,6 +51,9 @@ static const struct {
     {"with_pieces", IN_CONTENT, EMPTY},
     {"return_token_strs", IN_TOKENIZE | IN_MESSAGES, EMPTY},
     {"tokens", 1 << SERVE_DETOKENIZE, NULL},
+    {"lora_name", IN_ADAPTERS, NULL},
+    {"lora_path load_inplace", 1 << SERVE_LOAD, NULL},
+    {"lora_int_id", 1 << SERVE_UNLOAD, EMPTY},
 #define SETTING(KIND, name, initial, least, most, choices, key, ...) {key, IN_BOTH | IN_RESPONSE, NULL},
 #include "tx_generation.def"
     {"seed stop logit_bias stream", IN_BOTH | IN_RESPONSE, NULL},
@@ -237,9 +241,9 @@ static tx_status read_options(serve_call *c)
     tx_json *options = NULL;
     const char *model = c->server->name;
     TX_TRY(TX_JSON_OPTIONAL(string, c->body, "model", &model));
-    c->status = strcmp(model, c->server->name) == 0 ? 0 : 404;
-    if (c->status)
-        return tx_fail(TX_NOT_FOUND, "the model %.200s does not exist; this server has %s", model, c->server->name);
+    const tx_status status = serve_use_model(c, model);
+    c->status = status ? 404 : 0;
+    TX_TRY(status);
     if (tx_json_has(c->body, "stream_options")) {
         TX_TRY(tx_json_get(c->body, "stream_options", TX_JSON_OBJECT, &options));
         TX_TRY(TX_JSON_OPTIONAL(bool, options, "include_usage", &c->usage));
@@ -334,6 +338,8 @@ int serve_parse(serve_call *c)
     TX_THEN(status, read_options(c));
     if (1 << c->kind & IN_ENCODERS) {
         TX_THEN(status, serve_read_inputs(c));
+    } else if (1 << c->kind & IN_ADAPTERS) {
+        TX_THEN(status, serve_change_adapters(c));
     } else if (!(1 << c->kind & IN_BOTH)) {
         TX_THEN(status, c->kind == SERVE_DETOKENIZE ? serve_detokenize(c) : serve_tokenize(c));
     } else {

@@ -15,6 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The largest number of adapters. */
+#define MOST_LORAS 1024
+
 #define AT(field) offsetof(serve_settings, field)
 static const tx_option options[] = {
 #define LM_OPTION(KIND, name, member, least, most, choices, help) \
@@ -34,6 +37,17 @@ static const tx_option options[] = {
      .help = "auto gives thoughts, as the chat template marks them, as reasoning_content; none leaves them in content"},
     {TX_OPTION_TEXT, "served_model_name", AT(served_model_name), .choices = "NAME",
      .help = "name of the model in requests; default: the last part of --model"},
+    {TX_OPTION_HEADING, .help = "adapters"},
+    {TX_OPTION_WORDS, "lora", AT(lora), 0, MOST_LORAS, "NAME=DIR",
+     "serve a LoRA adapter of the model, too: requests name it as their model. Give any number of them"},
+    {TX_OPTION_INTEGER, "max_loras", AT(max_loras), 0, MOST_LORAS, "N",
+     "adapters that can be loaded at a time; 0 means as many as --lora gives"},
+    {TX_OPTION_INTEGER, "max_lora_rank", AT(max_lora_rank), 0, 4096, "N",
+     "largest rank of an adapter; 0 means the largest of --lora, or 16 without any"},
+    {TX_OPTION_TEXT, "lora_target_modules", AT(lora_modules), .choices = "NAME,...|all-linear",
+     .help = "modules that adapters may have besides those of --lora; default without --lora: all-linear"},
+    {TX_OPTION_FLAG, "allow_runtime_lora_updating", AT(lora_updates),
+     .help = "let clients load adapters from folders of this host by /v1/load_lora_adapter, and unload them"},
     {TX_OPTION_HEADING, .help = "server"},
     {TX_OPTION_TEXT, "host", AT(host), .choices = "ADDRESS",
      .help = "address to listen on; 0.0.0.0 accepts other hosts, then use --api_key_file and a proxy with TLS"},
@@ -63,7 +77,7 @@ static const tx_option options[] = {
 #undef AT
 
 static const tx_option_spelling spellings[] = {
-    {"-m", "model"}, {"--max_model_len", "max_length"}, {"--cors_allow_origins", "cors"}};
+    {"-m", "model"}, {"--max_model_len", "max_length"}, {"--cors_allow_origins", "cors"}, {"--lora_modules", "lora"}};
 
 static const serve_settings defaults = {
     .lm = {.size = sizeof(tx_lm_options), .warn = tx_warn, .progress = tx_alive_progress},
@@ -139,6 +153,7 @@ static tx_status open_model(serve_server *s)
     if (set->task != SERVE_GENERATE)
         return open_encoder(s, &lm);
     TX_TRY(tx_lm_open(&lm, &s->lm));
+    TX_TRY(serve_read_adapters(s));
     TX_TRY(tx_lm_tokenizer(s->lm, &s->tokenizer));
     TX_TRY(tx_vocabulary_create(s->tokenizer, &s->vocabulary));
     const tx_status status = tx_chat_create(set->chat_template, s->tokenizer, &report, &s->chat);
@@ -148,7 +163,7 @@ static tx_status open_model(serve_server *s)
         tx_print_line(stderr, "txserve: warning: no chats, only completions: %s", tx_error());
     TX_TRY(tx_batch_create(s->lm, set->slots, set->max_length, &s->batch));
     s->context = tx_batch_context(s->batch);
-    return TX_OK;
+    return serve_load_adapters(s);
 }
 
 /* ---- The server ----------------------------------------------------------------------------------------- */
@@ -226,6 +241,7 @@ static int run(const serve_settings *set)
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.work, NULL);
     pthread_cond_init(&s.arrived, NULL);
+    pthread_cond_init(&s.loaded, NULL);
     sem_init(&stopped, 0, 0);
     signal(SIGPIPE, SIG_IGN);
     catch_signals();
@@ -234,6 +250,7 @@ static int run(const serve_settings *set)
     TX_THEN(status, open_model(&s));
     tx_alive_doing(s.alive, "%s", "");
     TX_THEN(status, serve(&s));
+    serve_free_adapters(&s);
     tx_batch_free(s.batch);
     tx_embedder_free(s.embedder);
     tx_classifier_free(s.classifier);
@@ -245,6 +262,7 @@ static int run(const serve_settings *set)
     free(s.name);
     pthread_cond_destroy(&s.work);
     pthread_cond_destroy(&s.arrived);
+    pthread_cond_destroy(&s.loaded);
     pthread_mutex_destroy(&s.lock);
     return status ? tx_complain(&serve_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }
@@ -254,10 +272,18 @@ int main(int argc, char **argv)
     serve_settings set = defaults;
     tx_engine_workers(argc, argv);
     int result = tx_options_parse(&serve_program, argc, argv, &set);
+    const bool loras = set.lora.count || set.lora_updates;
     const tx_misuse misuses[] = {
         {!set.lm.model && !set.lm.adapter, "--model is missing: give a model folder"},
         {set.lm.cache_type && set.task != SERVE_GENERATE, "--cache_type is only for --task generate"},
         {set.lm.device && set.lm.device_map, "--device and --device_map exclude each other"},
+        {loras && set.task != SERVE_GENERATE, "--lora is only for --task generate"},
+        {loras && set.lm.adapter,
+         "--adapter merges one adapter into the model, so that --lora cannot share it: give one"},
+        {set.lora_updates && !set.lora.count && !set.max_loras,
+         "--allow_runtime_lora_updating needs --max_loras N: the number of adapters at a time"},
+        {!loras && (set.max_loras || set.max_lora_rank || set.lora_modules),
+         "--max_loras, --max_lora_rank and --lora_target_modules need --lora or --allow_runtime_lora_updating"},
         {set.lm.double_quant && !set.lm.load_in_4bit, "--bnb_4bit_use_double_quant needs --load_in_4bit"},
     };
     if (result == TX_GO_ON)

@@ -37,10 +37,12 @@ typedef enum serve_task { SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION 
 
 typedef struct serve_settings {
     tx_lm_options lm; /* open_model sets the members without an option */
-    const char *host, *api_key_file, *served_model_name, *chat_template, *allowed_hosts, *cors;
+    const char *host, *api_key_file, *served_model_name, *chat_template, *allowed_hosts, *cors, *lora_modules;
+    tx_words lora;            /* NAME=DIR */
+    bool lora_updates;        /* clients may load and unload adapters */
     int32_t task;             /* a serve_task */
     int32_t reasoning_format; /* not 0 if thoughts stay in the content */
-    int64_t port, slots, max_length, max_queue, max_body, max_connections, timeout;
+    int64_t port, slots, max_length, max_queue, max_body, max_connections, timeout, max_loras, max_lora_rank;
 } serve_settings;
 
 extern const tx_cli serve_program;
@@ -62,7 +64,9 @@ typedef struct serve_bytes {
     X(TOKENIZE, "tokenize", 1 << SERVE_GENERATE)                          \
     X(TOKENIZE_CONTENT, "tokenize", 1 << SERVE_GENERATE)                  \
     X(TOKENIZE_CHAT, "tokenize", 1 << SERVE_GENERATE)                     \
-    X(DETOKENIZE, "detokenize", 1 << SERVE_GENERATE)
+    X(DETOKENIZE, "detokenize", 1 << SERVE_GENERATE)                      \
+    X(LOAD, "load", 1 << SERVE_GENERATE)                                  \
+    X(UNLOAD, "unload", 1 << SERVE_GENERATE)
 
 typedef enum serve_kind {
 #define X(name, id, tasks) SERVE_##name,
@@ -73,6 +77,17 @@ typedef enum serve_kind {
 typedef struct serve_call serve_call;
 typedef struct serve_text serve_text;
 typedef tx_status (*serve_writer)(serve_text *text);
+typedef struct serve_loading serve_loading; /* adapters.c */
+
+/* An adapter of the model. */
+typedef struct serve_adapter {
+    struct serve_adapter *next;
+    char *name;
+    tx_adapter *content;     /* until it is loaded */
+    int64_t number, created; /* in the batch; time of the reading */
+    int64_t calls;           /* that use it */
+    bool gone;               /* it has lost its name, and is freed after these calls */
+} serve_adapter;
 
 /* A text of a call: choice `index` of its answer. */
 struct serve_text {
@@ -122,7 +137,9 @@ struct serve_call {
     tx_json *body;   /* owns the stop strings */
     tx_json *asked;  /* the body of /v1/responses without its input, if `body` is its translation; or NULL */
     serve_response response;
-    tx_encoder *encoder; /* of the worker */
+    tx_encoder *encoder;    /* of the worker */
+    const char *model;      /* its name in the request; owned by `body` or the server */
+    serve_adapter *adapter; /* of this name; or NULL */
     uint64_t number;
     char id[48];
     int64_t created;
@@ -151,6 +168,7 @@ struct serve_call {
     bool flows;       /* the output is sent as it grows: a stream, or the client may have left */
     serve_bytes out;  /* an answer, or events that are not yet sent from `sent` on */
     size_t sent;
+    bool plain; /* the answer is a text, not JSON */
     int status; /* HTTP's; 0 while there is none */
     char error[512];
 };
@@ -195,6 +213,9 @@ typedef struct serve_server {
     int64_t open;            /* calls that exist */
     uint64_t serial;
     bool drains; /* refuse new requests, and end the engine thread after the accepted ones */
+    serve_adapter *adapters;
+    serve_loading *loading; /* that the engine thread completes; or NULL */
+    pthread_cond_t loaded;  /* it has completed one */
     serve_counters counters;
     void *daemon;
     /* Set by serve_start, called with the lock: wakes the connection of a call; returns true if its client has left. */
@@ -243,6 +264,25 @@ serve_call *serve_submit(serve_server *server, serve_kind kind, serve_bytes *bod
 void serve_release(serve_call *call);
 tx_status serve_start_workers(serve_server *server);
 void serve_stop_workers(serve_server *server);
+
+/* ---- adapters.c: adapters of the model -------------------------------------------------------------------- */
+
+/* Read the adapters of --lora before the batch is created, and load them after. */
+tx_status serve_read_adapters(serve_server *server);
+tx_status serve_load_adapters(serve_server *server);
+void serve_free_adapters(serve_server *server);
+/* Sets the model of a call by its name, which must live as long. TX_NOT_FOUND if there is none. */
+tx_status serve_use_model(serve_call *call, const char *name);
+/* The call has its answer. Call it with the lock. */
+void serve_leave_model(serve_call *call);
+/* The answers of /v1/models. NULL if memory runs out, or if there is no such model. */
+tx_json *serve_list_models(serve_server *server);
+tx_json *serve_find_model(serve_server *server, const char *name);
+/* Loads or unloads an adapter, and writes the answer of a call. TX_NOT_FOUND, TX_INVALID, TX_FORMAT or TX_UNSUPPORTED
+ * if the request is wrong. */
+tx_status serve_change_adapters(serve_call *call);
+/* Completes server->loading; only for the engine thread. */
+void serve_complete_loading(serve_server *server);
 
 /* ---- engine.c: the batch ------------------------------------------------------------------- */
 

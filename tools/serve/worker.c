@@ -39,6 +39,7 @@ void serve_release(serve_call *call)
 {
     if (!call || --call->owners > 0)
         return;
+    serve_leave_model(call);
     serve_server *s = call->server;
     s->open--;
     call->next = s->dead;
