@@ -39,7 +39,7 @@ static double rest_of(const tile *t, const tx_command *c)
     case TX_EPILOGUE_GELU_GRAD:
         return t->gelu_grad;
     case TX_EPILOGUE_ADD:
-        return t->add;
+        return c->out[0].dtype == TX_F32 ? t->add : t->gelu_grad;
     default:
         break;
     }
