@@ -34,12 +34,12 @@ typedef struct waiting {
     ushort4 others[STEP_QUADS]; /* operands of the next step's epilogue */
 } waiting;
 
-#define WAITING_MEMORY                                       \
-    __local y_t waiting_rows[TILE_M * RESULTS_PITCH] ALIGNED; \
-    __local float waiting_bias[TILE_N];                      \
-    waiting before;                                          \
-    before.rows = waiting_rows;                              \
-    before.bias = waiting_bias;                              \
+#define WAITING_MEMORY                                                            \
+    __local y_t waiting_rows[TILE_M * RESULTS_PITCH] __attribute__((aligned(16))); \
+    __local float waiting_bias[TILE_N];                                           \
+    waiting before;                                                               \
+    before.rows = waiting_rows;                                                   \
+    before.bias = waiting_bias;                                                   \
     before.next = WARP_M;
 
 static vec widen_bf16(ushort4 bits)

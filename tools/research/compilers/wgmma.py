@@ -6,9 +6,10 @@ accumulation, and with GELU.
 
     wgmma.py KERNEL_TEXTS
 
-Fails if registers spill, if a work-group needs more than a multiprocessor has, if ptxas warns that instructions are
-serialized (C75xx), if the inner loop does not have one instruction for each 16 of its terms, or if blocks are not
-aligned as descriptors require. The exit status is 77 if clang-19 or newer, or a ptxas for sm_90a, is missing."""
+Fails if registers spill (except for some with GELU and tiles of 128 x 256, whose epilogue does not overlap), if a
+work-group needs more than a multiprocessor has, if ptxas warns that instructions are serialized (C75xx), if the inner
+loop does not have one instruction for each 16 of its terms, or if blocks are not aligned as descriptors require. The
+exit status is 77 if clang-19 or newer, or a ptxas for sm_90a, is missing."""
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ from forms import group_fits, planes_of, product_forms, read_nvidia
 from targets import Programs, Program, Tools, parallel, skip
 
 EPILOGUES = ("", " -DEPILOGUE=1 -DEXACT=0")
+SPILLED = 512  # bytes at the ends of a tile
 
 
 def wrong(tools, texts, folder, work):
@@ -43,7 +45,9 @@ def wrong(tools, texts, folder, work):
         return f"{program}: {registers} registers for each of {items} work-items"
     loops, _ = nvidia_loops(path + ".cubin", "gemm_matrix", lambda word, width: word & OPCODE)
     counts = [loop.count(HGMMA) for loop in loops]
-    good = not spills and not scratch and max(counts) in (4, 12)  # of one step, or of all steps of two planes
+    may_spill = "TILE_N=256" in options and "OVERLAPS" not in options and epilogue
+    spilled = spills + scratch <= SPILLED if may_spill else not spills and not scratch
+    good = spilled and max(counts) in (4, 12)  # of one step, or of all steps of two planes
     return None if good else f"{program}: {spills + scratch} bytes spilled, {max(counts)} of 4 instructions of wgmma"
 
 
