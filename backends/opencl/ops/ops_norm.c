@@ -58,8 +58,16 @@ static bool drops(const tx_command *c, const tx_operand *z)
     return tx_present(z) && c->attrs.draw.p > 0.0f;
 }
 
-/* Maximum vectors of a row that a lane of a GPU keeps in registers. */
-#define MAX_HELD 4
+/* Has a work-item of a GPU keep its vectors of a row in registers, if these are at most `most`. */
+static void hold_row(tx_cl_form *form, int64_t columns, int64_t most)
+{
+    const int64_t held = tx_cl_blocks(columns, (int64_t)form->group * form->vector);
+    const size_t used = strlen(form->options);
+    if (form->group > 1 && held <= most)
+        snprintf(form->options + used, sizeof form->options - used, " -DHELD=%d", (int)held);
+}
+
+#define MAX_HELD 4 /* vectors of a norm's row */
 
 /* `x` is the operand of type X, `typed` that of type H. `more` are further build options. */
 static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *x,
@@ -74,10 +82,7 @@ static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rm
     const int64_t columns = tx_shape_last(&x->shape);
     tx_cl_form form = tx_cl_form_of(b, c, columns, true, "-DRMS=%d%s%s%s%s %s", rms, tx_present(z) ? " -DADDS=1" : "",
                                     type, more, heads, tx_cl_type(typed));
-    const int64_t held = tx_cl_blocks(columns, (int64_t)form.group * form.vector);
-    const size_t used = strlen(form.options);
-    if (form.group > 1 && held <= MAX_HELD)
-        snprintf(form.options + used, sizeof form.options - used, " -DHELD=%d", (int)held);
+    hold_row(&form, columns, MAX_HELD);
     return form;
 }
 
@@ -177,10 +182,8 @@ static tx_status fused_classifier(tx_cl_builder *b, const tx_command *c, const c
 {
     const int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
     tx_cl_form form = tx_cl_form_of(b, c, columns, true, "%s", tx_cl_type(&c->in[0]));
-    const int64_t held = tx_cl_blocks(columns, (int64_t)form.group * 4);
-    const size_t used = strlen(form.options);
-    if (b->context->can.vendor == TX_CL_NVIDIA && form.vector == 4 && held <= MAX_LOGITS && c->in[0].dtype == TX_BF16)
-        snprintf(form.options + used, sizeof form.options - used, " -DHELD=%d", (int)held);
+    if (b->context->can.vendor == TX_CL_NVIDIA && form.vector == 4 && c->in[0].dtype == TX_BF16)
+        hold_row(&form, columns, MAX_LOGITS);
     tx_cl_launch_rows(b, &form, "softmax", kernel, rows);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, columns, c->attrs.vocab);
