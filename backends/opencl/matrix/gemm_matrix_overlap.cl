@@ -13,6 +13,19 @@
 #define SAME_f16f16 1
 #define WAITS (OVERLAPS && VW == 4 && TX_CAT(TX_CAT(SAME_, AB), Y))
 
+/* A work-item's lane, and the first row and column of its warp in a tile. They are computed when they are needed
+ * (told_again). */
+typedef struct position {
+    int lane, line, column;
+} position;
+
+static position position_of(int item)
+{
+    const int now = told_again(item), warp = now / LANES;
+    const position own = {now % LANES, warp % WARPS_M * WARP_M, warp / WARPS_M * WARP_N};
+    return own;
+}
+
 #if WAITS
 #if LANES * WARPS_M * WARPS_N < TILE_N
 #error each work-item loads the bias of a column
@@ -68,8 +81,8 @@ TX_INLINE void others_load(waiting *w, long n, int lane)
 /* While a block of terms is multiplied, stores the next rows that wait. */
 TX_INLINE void waiting_step(waiting *w, const operands *o, int item)
 {
-    const int now = told_again(item), lane = now % LANES, warp = now / LANES;
-    const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
+    const position own = position_of(item);
+    const int lane = own.lane, line = own.line, column = own.column;
     if (w->next >= WARP_M)
         return;
 #pragma unroll
@@ -105,8 +118,8 @@ TX_INLINE uint tile_end(float sum[ATOMS_M][ATOMS_N][SUMS], waiting *w, const ope
 {
     while (w->next < WARP_M)
         waiting_step(w, o, item);
-    const int now = told_again(item), lane = now % LANES, warp = now / LANES;
-    const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
+    const position own = position_of(item);
+    const int lane = own.lane, line = own.line, column = own.column;
     const gemm_place place = place_of(o, tile);
     if (item < TILE_N)
         w->bias[item] = w->next_bias;
@@ -142,8 +155,8 @@ TX_INLINE void tiles_end(waiting *w, const operands *o, int item)
 TX_INLINE uint tile_store(float sum[ATOMS_M][ATOMS_N][SUMS], const operands *o, const outcome *to,
                           const whole_operands *whole, uint tile, int item, __local uint *shown)
 {
-    const int now = told_again(item), lane = now % LANES, warp = now / LANES;
-    const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
+    const position own = position_of(item);
+    const int lane = own.lane, line = own.line, column = own.column;
     const gemm_place place = place_of(o, tile);
     const share of = share_of(to, o, &place, tile, line, column);
     mend(sum, whole, &place, line, column, of.rows, of.columns, lane);
