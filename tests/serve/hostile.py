@@ -103,6 +103,8 @@ def test_hostile():
         server.wait_for("requests_running", 0)
         again = server.complete("Once upon a time")
         check(again[1]["choices"] == want[1]["choices"], f"answers after {count} hostile requests")
+        status, answer = server.complete('say "{[" ' * 100000)
+        check(status == 400 and "tokens" in answer["error"]["message"], "quotes and brackets in a text are no values")
         check(server.end() == 0, "and ends with status 0")
 
 

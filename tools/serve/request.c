@@ -129,11 +129,12 @@ static tx_status check_body(const char *body, size_t size)
     size_t strings = 0, containers = 0;
     bool inside = false;
     for (size_t i = 0; i < size; i++) {
-        i += inside && body[i] == '\\';
-        if (i < size && body[i] == '"') {
+        if (inside && body[i] == '\\') {
+            i++;
+        } else if (body[i] == '"') {
             inside = !inside;
             strings += inside;
-        } else if (i < size && !inside) {
+        } else if (!inside) {
             containers += body[i] == '{' || body[i] == '[';
         }
     }
