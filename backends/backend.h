@@ -221,7 +221,8 @@ typedef struct tx_program {
     int32_t length;
     const tx_command *commands; /* must outlive the executable */
     const void *trial; /* the candidate that the backend's autotuner measures, of a backend type; NULL otherwise */
-    bool whole; /* all commands run at once, and only then outputs are read: a launch may execute several commands */
+    bool whole;   /* all commands run at once, and only then outputs are read: a launch may execute several commands */
+    bool forward; /* no command belongs to a backward pass or an update */
 } tx_program;
 
 static inline bool tx_present(const tx_operand *o)

@@ -43,7 +43,8 @@ static tx_status make_commands(tx_plan *plan)
         else if (place == TX_ON_DEVICE)
             plan->commands[length++] = command_of(plan->model, n);
     }
-    plan->program = (tx_program){.length = length, .commands = plan->commands, .whole = forward && plan->cuts == 0};
+    plan->program =
+        (tx_program){.length = length, .commands = plan->commands, .whole = plan->cuts == 0, .forward = forward};
     return TX_OK;
 }
 

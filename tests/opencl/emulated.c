@@ -48,6 +48,7 @@ void release(const product *p)
     free(p->bias);
     free(p->z);
     free(p->kept);
+    free(p->sums);
 }
 
 static void place(tx_operand *o, tx_dtype dtype, tx_shape shape, int64_t shift, int64_t *bytes)
@@ -91,6 +92,21 @@ static void place_all(const product *p, tx_command *c, int64_t *bytes)
         place(&c->out[1], p->to, TX_SHAPE(p->m, p->n), 0, bytes);
 }
 
+/* A command that sums y over rows. */
+static tx_command sum_of(const tx_operand *y, int64_t *bytes)
+{
+    tx_command sum = {.op = TX_OP_REDUCE,
+                      .attrs = {.axis = TX_AXIS_ROWS, .reduction = TX_REDUCE_SUM, .alpha = 1.0f, .control = -1}};
+    for (int i = 0; i < TX_MAX_IN; i++)
+        sum.in[i].dtype = TX_DTYPE_COUNT;
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        sum.out[i].dtype = TX_DTYPE_COUNT;
+    sum.in[0] = *y;
+    place(&sum.out[0], TX_F32, TX_SHAPE(y->shape.dim[1]), 0, bytes);
+    place(&sum.out[1], TX_F32, TX_SHAPE(tx_reduce_work(TX_AXIS_ROWS, &y->shape)), 0, bytes);
+    return sum;
+}
+
 /* Reads an operand. Its numbers have the room of floats. */
 static tx_status read_back(tx_context *context, tx_buffer *memory, const tx_operand *o, float *values)
 {
@@ -112,7 +128,8 @@ tx_status multiply(tx_context *context, const char *provider, const product *p, 
     tx_controls controls = {{{0}}};
     int64_t bytes = 0;
     place_all(p, &c, &bytes);
-    const tx_program program = {.length = 1, .commands = &c, .trial = &forced};
+    const tx_command commands[2] = {c, sum_of(&c.out[0], &bytes)};
+    const tx_program program = {.length = p->sums ? 2 : 1, .commands = commands, .trial = &forced, .whole = true};
     tx_status s = tx_cl_prepare(context, &program, &x, scratch);
     TX_THEN(s, tx_cl_allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, bytes, &memory));
     TX_THEN(s, tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof controls, &control));
@@ -131,11 +148,13 @@ tx_status multiply(tx_context *context, const char *provider, const product *p, 
             TX_THEN(
                 s, tx_cl_write(context, TX_QUEUE_COMPUTE, memory, c.in[i].offset, from[i], tx_operand_bytes(&c.in[i])));
     }
-    TX_THEN(s, tx_cl_run_program(x, 0, 1, &controls, NULL));
+    TX_THEN(s, tx_cl_run_program(x, 0, program.length, &controls, NULL));
     float *const to[READ] = {p->y, p->kept};
     for (int i = 0; i < READ; i++)
         if (to[i])
             TX_THEN(s, read_back(context, memory, &c.out[i], to[i]));
+    if (p->sums)
+        TX_THEN(s, read_back(context, memory, &commands[1].out[0], p->sums));
     tx_cl_destroy(x);
     for (int i = 0; i < WRITTEN; i++)
         free(from[i]);

@@ -17,6 +17,7 @@ typedef struct product {
     bool exact;             /* form of GELU */
     tx_dtype to;            /* type of y, z and kept */
     float *bias, *z, *kept; /* NULL without them */
+    float *sums;            /* of y's columns, or NULL */
 } product;
 
 /* Returns the element of a or b. */
@@ -28,7 +29,7 @@ float *zeros(int64_t count);
 product make(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, int64_t shift);
 void release(const product *p);
 
-/* Computes p->y and p->kept by a provider, and the bytes of scratch memory. */
+/* Computes p->y, p->kept and p->sums by a provider, and the bytes of scratch memory. */
 tx_status multiply(tx_context *context, const char *provider, const product *p, int64_t *scratch);
 
 /* Returns a random number from -1 to 1. */

@@ -137,6 +137,7 @@ static bool try_overlap(tx_context *context, product p)
         p.bias[j] = rintf(64.0f * draw()) / 64.0f;
     for (int64_t i = 0; p.z && i < p.m * p.n; i++)
         p.z[i] = rounded(4.0 * draw());
+    p.sums = p.epilogue == TX_EPILOGUE_GELU_GRAD ? zeros(p.n) : NULL;
     const tx_status s = multiply(context, "nvidia-wgmma-overlap-128x256", &p, &scratch);
     for (int64_t i = 0; i < p.m * p.n; i++) {
         double sum = p.bias ? (double)p.bias[i % p.n] : 0.0;
@@ -146,6 +147,16 @@ static bool try_overlap(tx_context *context, product p)
         const bool right = fabs((double)p.y[i] - want) <= 0x1.04p-8 * fabs(want) + 1e-6;
         faults += !right || (p.kept && !((double)p.kept[i] == value));
     }
+    for (int64_t j = 0; p.sums && j < p.n; j++) {
+        double sum = 0.0, size = 0.0;
+        for (int64_t i = 0; i < p.m; i++) {
+            sum += (double)p.y[i * p.n + j];
+            size += fabs((double)p.y[i * p.n + j]);
+        }
+        faults += !(fabs((double)p.sums[j] - sum) <= 1e-6 * size);
+    }
+    /* Rows are summed by tiles of 128, not by the smaller blocks of REDUCE. */
+    faults += p.sums && !s && scratch != tx_cl_blocks(4 * tx_cl_blocks(p.m, 128) * p.n, TX_ALIGNMENT) * TX_ALIGNMENT;
     printf("%s  %d x %d x %d, transposes %d%d, %s: %d faults %s\n", !s && faults == 0 ? "ok" : "FAIL", (int)p.m,
            (int)p.n, (int)p.k, p.trans_a, p.trans_b, names[p.epilogue], (int)faults, s ? tx_error() : "");
     fflush(stdout);

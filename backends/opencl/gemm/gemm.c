@@ -5,6 +5,7 @@
 #include "backends/opencl/gemm/gemm.h"
 
 #include "api/graph/op.h"
+#include "backends/opencl/ops/ops.h"
 
 #include <stdio.h>
 
@@ -17,6 +18,7 @@ static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, c
     tx_cl_product plain = *p;
     tx_command rest = *c;
     plain.epilogue = TX_EPILOGUE_NONE;
+    plain.column_sums = NULL;
     plain.y = tx_present(p->kept) ? p->kept : p->y;
     rest.op = rests[p->epilogue];
     rest.in[0] = *plain.y;
@@ -28,6 +30,30 @@ static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, c
     return b->status != TX_OK || p->epilogue == TX_EPILOGUE_NONE ? b->status : b->emit(b, &rest);
 }
 
+static tx_status emit_product(tx_cl_builder *b, const tx_cl_gemm_choice *choice, const tx_cl_product *p,
+                              const tx_command *c)
+{
+    if (!choice->fused)
+        return emit_in_two(b, choice->provider, p, c);
+    choice->provider->emit(b, choice->provider, p);
+    return b->status;
+}
+
+/* Emits the product and the sum of its rows. The sum's own work memory may still be used by commands between them. */
+static tx_status emit_with_sum(tx_cl_builder *b, const tx_cl_gemm_choice *choice, const tx_cl_product *p,
+                               const tx_command *c)
+{
+    tx_command sum = *b->after;
+    tx_operand column_sums = {.dtype = TX_DTYPE_COUNT};
+    tx_cl_product with = *p;
+    with.column_sums = &column_sums;
+    TX_TRY(emit_product(b, choice, &with, c));
+    if (tx_present(&column_sums))
+        return tx_cl_sum_blocks(b, &sum, &column_sums);
+    sum.out[1] = tx_cl_scratch(b, sum.out[1].dtype, sum.out[1].shape);
+    return b->emit(b, &sum);
+}
+
 tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c)
 {
     tx_cl_gemm_choice choice;
@@ -37,10 +63,9 @@ tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command 
     tx_cl_variant(b, variant);
     if (b->before && !choice.provider->joins)
         TX_TRY(b->emit(b, b->before));
-    if (choice.fused)
-        choice.provider->emit(b, choice.provider, p);
-    else
-        TX_TRY(emit_in_two(b, choice.provider, p, c));
+    if (b->after && b->after->op == TX_OP_REDUCE)
+        return emit_with_sum(b, &choice, p, c);
+    TX_TRY(emit_product(b, &choice, p, c));
     return b->after && !choice.provider->joins ? b->emit(b, b->after) : b->status;
 }
 

@@ -27,6 +27,9 @@ typedef struct tx_cl_product {
      * grouped. The rows (or terms) in g are those of all groups, and g.batch is the number of groups. */
     const tx_operand *offsets;
     const struct tx_cl_product *whole; /* the fp32 product if a and b are its planes (gemm_matrix_planes.c); or NULL */
+    /* Absent at first. A form that can sum y's columns over the rows of each tile reserves and fills this operand,
+     * fp32 [row of tiles, n]. NULL if nothing needs the sums. */
+    tx_operand *column_sums;
 } tx_cl_product;
 
 typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;

@@ -256,6 +256,13 @@ static void pass_whole(tx_cl_builder *b, const tx_cl_product *p)
     TX_CL_I64(b, w->g.lda, w->g.ldb, w->g.stride_a, w->g.stride_b);
 }
 
+/* Whether the kernel has the operand for column sums: those with GELU or its gradient have it, the latter uses it. */
+static bool may_sum(const tx_cl_tile *t, const tx_cl_product *p)
+{
+    const bool gelu = p->epilogue == TX_EPILOGUE_GELU || p->epilogue == TX_EPILOGUE_GELU_GRAD;
+    return t->sums && gelu && tx_cl_whole_result(p);
+}
+
 /* Launches a plan. With split-k y holds the partial sums. An even split numbers work-groups instead of tiles. */
 static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_product *p, const tiling *plan)
 {
@@ -278,6 +285,8 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
         TX_CL_OPERANDS(b, p->z, p->kept);
         tx_cl_gemm_offsets(b, p);
         pass_whole(b, p);
+        if (may_sum(t, p))
+            TX_CL_OPERANDS(b, p->column_sums);
     }
 }
 
@@ -295,9 +304,12 @@ void tx_cl_tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_p
     tx_cl_product one = *p;
     if (status && !b->status)
         b->status = status;
+    if (p->column_sums && p->epilogue == TX_EPILOGUE_GELU_GRAD && plan.parts == 1 && g->batch == 1 && may_sum(t, p))
+        *p->column_sums = tx_cl_scratch(b, TX_F32, TX_SHAPE(tx_cl_blocks(g->m, t->rows), g->n));
     if (plan.parts > 1) {
         sums = tx_cl_scratch(b, TX_F32, TX_SHAPE(plan.parts, g->batch, g->m, g->n));
         one.y = &sums;
+        one.column_sums = NULL;
         one.bias = one.z = one.kept = &none;
         one.epilogue = TX_EPILOGUE_NONE;
         one.to = TX_F32;

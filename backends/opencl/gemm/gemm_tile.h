@@ -18,6 +18,7 @@ typedef struct tx_cl_tile {
     /* The number of resident work-groups if the kernel uses persistent work-groups that each compute several tiles;
      * 0 if each computes one tile. NULL if the kernel has no loop over tiles. */
     int64_t (*held)(const tx_context *context, const struct tx_cl_tile *tile);
+    bool sums;        /* can sum columns with the gradient of GELU, if rows of y are whole quads (tx_cl_product) */
     const void *form; /* data of these two functions */
 } tx_cl_tile;
 

@@ -35,8 +35,9 @@ static bool has_types(const tx_context *context, const matrix_form *f, tx_dtype 
     return (f->takes & kind) != 0 && (f->takes != OVERLAPS || to == from);
 }
 
-/* Returns the bytes of local memory of a tile whose epilogue runs later, with its bias. */
-#define WAITING_BYTES(takes, rows, columns) ((takes) == OVERLAPS ? 2 * (rows) * ((columns) + 8) + 4 * (columns) : 0)
+/* Returns the bytes of local memory of a tile whose epilogue runs later, with its bias, and its warps' column sums. */
+#define WAITING_BYTES(takes, rows, columns, warps_m) \
+    ((takes) == OVERLAPS ? 2 * (rows) * ((columns) + 8) + 4 * (columns) * (1 + (warps_m)) : 0)
 
 /* Parts of results are in fp32: nothing overlaps, and fewer blocks are copied ahead. */
 #define WITHOUT_OVERLAP 0.9
@@ -105,10 +106,11 @@ static const tx_cl_provider forms[] = {
                                  .terms = (pitch) / 64 * 32,                                                       \
                                  .group = (lanes_) * (warps_m_) * (warps_n_),                                      \
                                  .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch) * (planes_) +        \
-                                                 WAITING_BYTES(takes_, rows_, columns_),                           \
+                                                 WAITING_BYTES(takes_, rows_, columns_, warps_m_),                 \
                                  .rate = (rate_),                                                                  \
                                  .options = matrix_options,                                                        \
                                  .held = held_groups,                                                              \
+                                 .sums = (takes_) == OVERLAPS,                                                     \
                                  .form = &(const matrix_form){atom_, vendor_, lanes_, warps_m_, warps_n_, stages_, \
                                                               takes_, quads_, pitch, planes_}}},
 #include "backends/opencl/matrix/gemm_matrix.def"

@@ -202,6 +202,7 @@ typedef struct outcome {
     const __global y_t *with;
     int accumulate;
     const __global uint *control;
+    __global float *column_sums; /* or NULL, see gemm_matrix_overlap.cl */
 } outcome;
 
 /* A warp's share of a tile: pointers to its first element, and the rows and columns that exist. */
@@ -390,7 +391,7 @@ static void clear(float sum[ATOMS_M][ATOMS_N][SUMS])
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
 gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_tile, long span,
-            TILE_ARGUMENTS WHOLE_ARGUMENTS)
+            TILE_ARGUMENTS WHOLE_ARGUMENTS SUMS_ARGUMENTS)
 {
     __local ab_t tile_a[STAGES * PLANES * BLOCK_A] ALIGNED;
     __local ab_t tile_b[STAGES * PLANES * BLOCK_B] ALIGNED;
@@ -401,8 +402,8 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
     const operands of = {
         a, b, a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part, GROUPS, (uint)span,
         SPLITS(span) ? min(tile + (uint)span, (uint)end_tile) : (uint)end_tile};
-    const outcome to = {bias ? bias + bias_at : 0, y + y_at,   kept ? kept + kept_at : 0, with ? with + with_at : 0,
-                        accumulate,                control};
+    const outcome to = {bias ? bias + bias_at : 0, y + y_at, kept ? kept + kept_at : 0, with ? with + with_at : 0,
+                        accumulate, control, COLUMN_SUMS};
     WHOLE_OPERANDS
     WAITING_MEMORY
     float sum[ATOMS_M][ATOMS_N][SUMS];

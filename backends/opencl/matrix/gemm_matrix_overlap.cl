@@ -4,6 +4,9 @@
  * 16 bits wait in local memory, in which each warp has its own rows. With each block of the next tile's terms a warp
  * applies the epilogue to STEP_ROWS rows and stores them. The unit needs nothing of the time of these loads,
  * exponentials and stores. The bias is added earlier: a product is rounded after its bias and before its epilogue.
+ *
+ * With the gradient of GELU row i0 / TILE_M of `column_sums`, if that is not NULL, also gets the sums of y's columns over
+ * the rows of a tile.
  */
 #ifndef OVERLAPS
 #define OVERLAPS 0
@@ -12,6 +15,18 @@
 #define SAME_bf16bf16 1
 #define SAME_f16f16 1
 #define WAITS (OVERLAPS && VW == 4 && TX_CAT(TX_CAT(SAME_, AB), Y))
+
+#if WAITS && defined(EPILOGUE)
+#define MAY_SUM 1
+#define SUMS_COLUMNS (!KEEPS) /* not in the preprocessor, which does not know the epilogue's name */
+#define SUMS_ARGUMENTS , __global float *column_sums, long column_sums_at
+#define COLUMN_SUMS (column_sums ? column_sums + column_sums_at : 0)
+#else
+#define MAY_SUM 0
+#define SUMS_COLUMNS 0
+#define SUMS_ARGUMENTS
+#define COLUMN_SUMS 0
+#endif
 
 /* A work-item's lane, and the first row and column of its warp in a tile. They are computed when they are needed
  * (told_again). */
@@ -30,6 +45,9 @@ static position position_of(int item)
 #if LANES * WARPS_M * WARPS_N < TILE_N
 #error each work-item loads the bias of a column
 #endif
+#if MAY_SUM && WARPS_N > 1
+#error each work-item adds the sums of a column
+#endif
 #define STEP_ROWS 2
 #define ROW_QUADS (WARP_N / 4 / LANES) /* of a lane */
 #define STEP_QUADS (STEP_ROWS * ROW_QUADS)
@@ -45,7 +63,27 @@ typedef struct waiting {
     share of;
     int next;                   /* first row that is not stored */
     ushort4 others[STEP_QUADS]; /* operands of the next step's epilogue */
+    vec added[ROW_QUADS];       /* sums of this lane's columns over the rows that were stored */
+    __local float *warp_sums;   /* such sums of all warps, [WARPS_M, TILE_N] */
+    __global float *sums;       /* of the tile's columns, or 0 */
 } waiting;
+
+#if MAY_SUM
+#define SUMS_MEMORY                                                         \
+    __local float warp_sums[WARPS_M * TILE_N] __attribute__((aligned(16))); \
+    before.warp_sums = warp_sums;                                           \
+    before.sums = 0;                                                        \
+    added_clear(&before);
+
+static void added_clear(waiting *w)
+{
+#pragma unroll
+    for (int q = 0; q < ROW_QUADS; q++)
+        w->added[q] = (vec)0.0f;
+}
+#else
+#define SUMS_MEMORY
+#endif
 
 #define WAITING_MEMORY                                                            \
     __local y_t waiting_rows[TILE_M * RESULTS_PITCH] __attribute__((aligned(16))); \
@@ -53,7 +91,8 @@ typedef struct waiting {
     waiting before;                                                               \
     before.rows = waiting_rows;                                                   \
     before.bias = waiting_bias;                                                   \
-    before.next = WARP_M;
+    before.next = WARP_M;                                                         \
+    SUMS_MEMORY
 
 static vec widen_bf16(ushort4 bits)
 {
@@ -97,10 +136,35 @@ TX_INLINE void waiting_step(waiting *w, const operands *o, int item)
         if (KEEPS)
             STORE_IF(exists && w->of.kept, product, w->of.kept + row * o->n + at);
         STORE_IF(exists, out, w->of.y + row * o->n + at);
+        if (SUMS_COLUMNS)
+            w->added[q % ROW_QUADS] += exists ? tx_product(out) : (vec)0.0f;
     }
     w->next += STEP_ROWS;
     if (w->next < WARP_M)
         others_load(w, o->n, lane);
+}
+
+/* A barrier, before which warps show the sums of the columns of the tile that waits, and after which they are added and
+ * stored. The next barrier separates them from those of the next tile. */
+TX_INLINE void waiting_end(waiting *w, int item)
+{
+#if MAY_SUM
+    const position own = position_of(item);
+#pragma unroll
+    for (int q = 0; q < ROW_QUADS && SUMS_COLUMNS; q++)
+        *(__local vec *)(w->warp_sums + own.line / WARP_M * TILE_N + QUAD_COLUMN(q, own.lane)) = w->added[q];
+    added_clear(w);
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if MAY_SUM
+    if (SUMS_COLUMNS && w->sums && item < w->of.columns) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int warp = 0; warp < WARPS_M; warp++)
+            sum += w->warp_sums[warp * TILE_N + item];
+        w->sums[item] = sum;
+    }
+#endif
 }
 
 /* Returns the blocks of terms of tile number `tile`. */
@@ -123,7 +187,7 @@ TX_INLINE uint tile_end(float sum[ATOMS_M][ATOMS_N][SUMS], waiting *w, const ope
     const gemm_place place = place_of(o, tile);
     if (item < TILE_N)
         w->bias[item] = w->next_bias;
-    barrier(CLK_LOCAL_MEM_FENCE); /* the bias is complete, and the rows before have been read */
+    waiting_end(w, item); /* the bias is complete, and the rows before have been read */
 #pragma unroll
     for (int e = 0; e < LANE_SUMS; e += ROW_RUN) {
         const int row = line + e / SUMS / ATOMS_N * ATOM_M + ROW_OF(e % SUMS, lane);
@@ -133,6 +197,8 @@ TX_INLINE uint tile_end(float sum[ATOMS_M][ATOMS_N][SUMS], waiting *w, const ope
     }
     w->of = share_of(to, o, &place, tile, line, column);
     w->next = 0;
+    if (SUMS_COLUMNS)
+        w->sums = to->column_sums ? to->column_sums + place.i0 / TILE_M * o->n + place.j0 : 0;
     others_load(w, o->n, lane);
     return next_of(o, &place, tile);
 }
@@ -143,6 +209,8 @@ TX_INLINE void tiles_end(waiting *w, const operands *o, int item)
     barrier(CLK_LOCAL_MEM_FENCE);
     while (w->next < WARP_M)
         waiting_step(w, o, item);
+    if (SUMS_COLUMNS)
+        waiting_end(w, item);
 }
 #else
 #define WAITING_MEMORY

@@ -26,8 +26,8 @@ static tx_status finish_arguments(tx_cl_builder *b, const tx_command *c, float a
 
 /* The last pass of sums over rows: y[i] = alpha * control * sum of plane i of `work` [blocks, count, columns], as in
  * REDUCE. Absent outputs have no plane. */
-static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *work, const tx_operand *y, int outputs,
-                        tx_reduction reduction, float alpha, int32_t control)
+static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *work, int64_t blocks,
+                        const tx_operand *y, int outputs, tx_reduction reduction, float alpha, int32_t control)
 {
     const tx_operand *present[3] = {NULL};
     size_t count = 0;
@@ -44,7 +44,7 @@ static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand 
              reduce_kind(reduction, false));
     tx_cl_launch(b, "reduce", options, "reduce_columns", 3, global, group);
     TX_CL_OPERANDS(b, work);
-    TX_CL_I64(b, tx_row_blocks(tx_shape_rows(&c->in[0].shape)));
+    TX_CL_I64(b, blocks);
     TX_CL_OPERANDS(b, present[0], present[1], present[2]);
     TX_CL_I64(b, columns);
     finish_arguments(b, c, alpha, control);
@@ -121,7 +121,7 @@ static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], mean, rstd, z, &c->out[0], work);
     TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
     if (sums)
-        sum_columns(b, c, work, &c->out[1], outputs, TX_REDUCE_SUM, 1.0f, -1);
+        sum_columns(b, c, work, tx_row_blocks(rows), &c->out[1], outputs, TX_REDUCE_SUM, 1.0f, -1);
     return b->status;
 }
 
@@ -249,7 +249,14 @@ static void reduce_over_rows(tx_cl_builder *b, const tx_command *c, float alpha)
     tx_cl_launch_columns(b, &form, "reduce", "reduce_row_blocks", columns, tx_row_blocks(rows));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
     TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
-    sum_columns(b, c, &c->out[1], &c->out[0], 1, c->attrs.reduction, alpha, c->attrs.control);
+    sum_columns(b, c, &c->out[1], tx_row_blocks(rows), &c->out[0], 1, c->attrs.reduction, alpha, c->attrs.control);
+}
+
+tx_status tx_cl_sum_blocks(tx_cl_builder *b, const tx_command *c, const tx_operand *sums)
+{
+    sum_columns(b, c, sums, tx_shape_rows(&sums->shape), &c->out[0], 1, c->attrs.reduction, c->attrs.alpha,
+                c->attrs.control);
+    return b->status;
 }
 
 tx_status tx_cl_reduce(tx_cl_builder *b, const tx_command *c)

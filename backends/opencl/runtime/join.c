@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Commands of a token that share a launch, because a launch costs as much as a product of few rows reads. A product
- * computes the norm before it, and the op after it that rotates or gates its result. Attention stores new rows in its
- * caches. All results are stored as by separate launches. Work-groups of a launch run in any order, so none may write
- * memory that another one reads.
+ * Commands that share a launch. Those of a token do, because a launch costs as much as a product of few rows reads: a
+ * product computes the norm before it, and the op after it that rotates or gates its result, and attention stores new
+ * rows in its caches. All results are stored as by separate launches. Work-groups of a launch run in any order, so none
+ * may write memory that another one reads.
+ *
+ * In training, a product sums its result over rows for the gradient of a bias, which would read the result again.
  */
 #include "backends/opencl/runtime/internal.h"
 
@@ -89,23 +91,62 @@ static bool takes_append(const tx_command *append, const tx_command *attention)
 #define takes_append(append, attention) false
 #endif
 
-void tx_cl_join(const tx_context *context, const tx_program *program, tx_cl_command *commands)
+#define SUM_AHEAD 4 /* commands after a product among which its sum is searched */
+
+/* Returns the number of the command that sums the result of product `at` over rows, or 0. It is executed with the
+ * product, so the commands between them must neither read nor write its sums. */
+static int32_t sum_of(const tx_context *context, const tx_program *program, int32_t at)
+{
+    const tx_command *product = &program->commands[at];
+    if (product->op != TX_OP_MATMUL || product->attrs.epilogue != TX_EPILOGUE_GELU_GRAD || context->limits.cpu)
+        return 0;
+    for (int32_t i = at + 1; i < program->length && i <= at + SUM_AHEAD; i++) {
+        const tx_command *sum = &program->commands[i];
+        if (sum->op != TX_OP_REDUCE || sum->attrs.axis != TX_AXIS_ROWS || sum->attrs.reduction != TX_REDUCE_SUM ||
+            !is_same(&product->out[0], &sum->in[0]))
+            continue;
+        bool free = true;
+        for (int32_t k = at; k < i && free; k++) {
+            for (int o = 0; o < TX_MAX_IN && free; o++)
+                free = !tx_cl_overlap(&sum->out[0], &program->commands[k].in[o]);
+            for (int o = 0; o < TX_MAX_OUT && free; o++)
+                free = !tx_cl_overlap(&sum->out[0], &program->commands[k].out[o]);
+        }
+        return free ? i : 0;
+    }
+    return 0;
+}
+
+/* Joins command `at` of a token with those after it. Returns the number of the next command. */
+static int32_t join_token(const tx_context *context, const tx_program *program, tx_cl_command *commands, int32_t at)
 {
     const tx_command *c = program->commands;
+    const bool norm = takes_norm(context, &c[at], &c[at + 1]);
+    const int32_t main = at + (norm || takes_append(&c[at], &c[at + 1]));
+    int32_t next = main + 1;
+    if (main > at) {
+        commands[at].joined = true;
+        commands[main].before = &c[at];
+    }
+    if (next < program->length && takes_next(context, norm ? &c[at] : NULL, &c[main], &c[next])) {
+        commands[next].joined = true;
+        commands[main].after = &c[next++];
+    }
+    return next;
+}
+
+void tx_cl_join(const tx_context *context, const tx_program *program, tx_cl_command *commands)
+{
     const char *setting = getenv("TX_FUSE");
     if (setting && strcmp(setting, "0") == 0)
         return;
-    for (int32_t i = 0, next; i + 1 < program->length; i = next) {
-        const bool norm = takes_norm(context, &c[i], &c[i + 1]);
-        const int32_t main = i + (norm || takes_append(&c[i], &c[i + 1]));
-        next = main + 1;
-        if (main > i) {
-            commands[i].joined = true;
-            commands[main].before = &c[i];
-        }
-        if (next < program->length && takes_next(context, norm ? &c[i] : NULL, &c[main], &c[next])) {
-            commands[next].joined = true;
-            commands[main].after = &c[next++];
+    for (int32_t i = 0; i + 1 < program->length && program->forward;)
+        i = join_token(context, program, commands, i);
+    for (int32_t i = 0; i + 1 < program->length && !program->forward; i++) {
+        const int32_t sum = sum_of(context, program, i);
+        if (sum > 0) {
+            commands[sum].joined = true;
+            commands[i].after = &program->commands[sum];
         }
     }
 }
