@@ -13,7 +13,8 @@
  * 3. Waiting rank: a rank that waits for a live and busy rank waits as long as the watchdog of that rank allows. If
  *    ranks wait for each other, the limit of the phase applies.
  *
- * Writing files has no limit; a slow disk only causes a warning. Time during which the process itself was suspended
+ * Writing files has no limit; a slow disk only causes a warning. Generating has none either, because requests may
+ * arrive at any time. Time during which the process itself was suspended
  * does not count.
  *
  * When the watchdog ends a process, it prints one line on standard error and calls _exit(TX_WATCHDOG_STATUS). Launchers
@@ -38,7 +39,8 @@
     X(LOADING, "loading weights")                                                                \
     X(TRAINING, "training")     /* limit: `timeout`, after the first steps, which may compile */ \
     X(EVALUATING, "evaluating") /* limit: `timeout`, after the first batches */                  \
-    X(WRITING, "writing files") /* no limit */
+    X(WRITING, "writing files") /* no limit */                                                   \
+    X(GENERATING, "generating") /* no limit */
 
 typedef enum tx_watchdog_phase {
 #define X(name, text) TX_WATCHDOG_##name,

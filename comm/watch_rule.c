@@ -46,6 +46,7 @@ double tx_watchdog_limit_now(const tx_watchdog *w)
     case TX_WATCHDOG_EVALUATING:
         return w->reports < TX_WATCHDOG_KNOWN ? long_limit : limit;
     case TX_WATCHDOG_WRITING:
+    case TX_WATCHDOG_GENERATING:
         return (double)INFINITY;
     default:
         return long_limit;

@@ -133,6 +133,11 @@ tx_lm *tx_batch_lm(const tx_batch *batch)
     return batch->owner.lm;
 }
 
+tx_slots *tx_batch_slots(const tx_batch *batch)
+{
+    return batch->slots;
+}
+
 const tx_speculator *tx_batch_speculator(const tx_batch *batch)
 {
     return &batch->speculator;
@@ -478,7 +483,8 @@ tx_status tx_batch_step(tx_batch *batch, bool *running)
         if (s->used && s->request.cancelled && s->request.cancelled(s->request.context))
             end_request(b, s, TX_BATCH_CANCELLED);
     }
-    tx_status status = compute_tokens(b);
+    tx_status status = tx_batch_free_slots(b) == b->count ? tx_slots_idle(b->slots) : TX_OK;
+    TX_THEN(status, compute_tokens(b));
     TX_THEN(status, compute_prompts(b));
     b->last.count = status ? 0 : b->last.count; /* after a failure the caches are invalid */
     *running = false;

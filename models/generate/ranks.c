@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Ranks that divide a model: their devices and their logits. Called by lm.c and slots.c. */
+#define _GNU_SOURCE /* program_invocation_short_name */
 #include "models/generate/lm.h"
 #include "models/generate/slots.h"
 
@@ -8,13 +9,15 @@
 #include "comm/topology/placement.h"
 #include "comm/watch.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 tx_status tx_lm_join(tx_lm *lm, tx_lm_options *options, char device[TX_LM_DEVICE])
 {
     tx_lm_options *o = options;
-    static const tx_watchdog_options watch = {.size = sizeof watch, .program = "txgen", .advice = "start it again"};
+    const tx_watchdog_options watch = {
+        .size = sizeof watch, .program = program_invocation_short_name, .advice = "start it again"};
     const tx_comm *ranks = o->ranks;
     if (o->device_map || o->offload_params || o->load_in_4bit || o->assistant_model)
         return tx_fail(TX_UNSUPPORTED,
@@ -31,7 +34,7 @@ tx_status tx_lm_join(tx_lm *lm, tx_lm_options *options, char device[TX_LM_DEVICE
     TX_TRY(tx_comm_sub(o->ranks, ranks->rank, 0, &lm->alone));
     TX_TRY(tx_watchdog_start(&watch, &lm->watch));
     TX_TRY(tx_watchdog_join(lm->watch, o->ranks));
-    tx_watchdog_begin(lm->watch, TX_WATCHDOG_WRITING); /* a text may take any time */
+    tx_watchdog_begin(lm->watch, TX_WATCHDOG_GENERATING);
     return TX_OK;
 }
 

@@ -59,6 +59,7 @@ const tx_speculator *tx_batch_speculator(const tx_batch *batch);
 /* Whether a request that has not ended uses an adapter. */
 bool tx_batch_uses(const tx_batch *batch, int64_t adapter);
 tx_lm *tx_batch_lm(const tx_batch *batch); /* the owner's, or NULL */
+tx_slots *tx_batch_slots(const tx_batch *batch);
 /* Beam search (beam.c): finds the most likely text of each of at most `batch` prompts, and emits it. */
 tx_status tx_run_beams(const tx_run *run);
 

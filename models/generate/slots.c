@@ -17,54 +17,6 @@ static bool set_rates(tx_slots *s, int64_t slot, int64_t length)
     return tx_arch_set_rates(s->config, length, s->rates + slot * s->pairs);
 }
 
-static tx_status write_rates(tx_slots *s, const tx_slots_pass *p)
-{
-    const size_t bytes = (size_t)s->pairs * sizeof *s->rates;
-    for (int64_t i = 0; i < p->rows && s->pairs; i++)
-        memcpy(s->row_rates + i * s->pairs, s->rates + s->rows[i] * s->pairs, bytes);
-    return s->pairs ? tx_plan_write(p->plan, p->rates, s->row_rates, (size_t)p->rows * bytes) : TX_OK;
-}
-
-static tx_status write_spans(tx_slots *s, const tx_slots_pass *p)
-{
-    for (int64_t i = 0; i < p->rows && p->spans; i++) {
-        s->spans[3 * i] = s->rows[i];
-        s->spans[3 * i + 1] = s->positions[i];
-        s->spans[3 * i + 2] = s->counts[i];
-    }
-    return p->spans ? tx_plan_write(p->plan, p->spans, s->spans, (size_t)p->rows * 3 * sizeof *s->spans) : TX_OK;
-}
-
-/* Chooses the adapters of a plan's rows, those of their slots. */
-static tx_status write_masks(tx_slots *s, const tx_slots_pass *p)
-{
-    if (!s->config->bank)
-        return TX_OK;
-    for (int64_t i = 0; i < p->rows; i++)
-        s->row_places[i] = s->place[s->rows[i]];
-    return tx_lora_bank_choose(s->config->bank, p->plan, p->mask, p->rows, p->length, s->row_places, s->masks);
-}
-
-/* Runs a plan on the inputs in `s`. */
-static tx_status run(tx_slots *s, const tx_slots_pass *p, const int32_t *sources)
-{
-    const size_t rows = (size_t)p->rows * sizeof(int32_t);
-    TX_TRY(write_rates(s, p));
-    TX_TRY(write_spans(s, p));
-    TX_TRY(write_masks(s, p));
-    TX_TRY(tx_plan_write(p->plan, p->tokens, s->tokens, (size_t)p->length * rows));
-    TX_TRY(tx_plan_write(p->plan, p->positions, s->positions, rows));
-    if (p->slots)
-        TX_TRY(tx_plan_write(p->plan, p->slots, s->rows, rows));
-    if (p->sources)
-        TX_TRY(tx_plan_write(p->plan, p->sources, sources ? sources : s->rows, rows));
-    TX_TRY(tx_plan_write(p->plan, p->chosen, s->chosen, (size_t)p->outputs * sizeof(int32_t)));
-    TX_TRY(tx_source_write(s->source, p->plan, s->positions));
-    TX_TRY(tx_plan_run(p->plan));
-    return s->ranks ? tx_slots_gather(s->ranks, p->plan, p->logits, p->outputs, s->vocab, s->padded, s->read)
-                    : tx_plan_read(p->plan, p->logits, s->read, (size_t)(p->outputs * s->padded) * sizeof *s->read);
-}
-
 /* ---- Prompts -------------------------------------------------------------------------------------------- */
 
 static void set_logits(tx_slots *s, int64_t slot, int64_t row)
@@ -94,7 +46,7 @@ static tx_status step(tx_slots *s, const tx_slots_pass *p, const int32_t *slot, 
         s->positions[i] = (int32_t)tx_min(s->filled[at], s->context - 1);
         s->chosen[i] = (int32_t)i;
     }
-    const tx_status status = run(s, p, sources);
+    const tx_status status = tx_slots_run(s, p, sources);
     for (int64_t i = 0; i < count && status && s->recurs; i++)
         s->filled[slot[i]] = 0; /* states may have advanced */
     TX_TRY(status);
@@ -172,7 +124,7 @@ tx_status tx_slots_start(tx_slots *slots, const tx_prompt *prompts, int64_t coun
     for (int64_t first = 0; first < longest; first += p->length) {
         for (int64_t r = 0; r < s->count; r++)
             set_piece(s, p, r, r, &prompts[r < count ? r : 0], first);
-        TX_TRY(run(s, p, NULL));
+        TX_TRY(tx_slots_run(s, p, NULL));
         for (int64_t r = 0; r < count; r++)
             if (prompts[r].count > first && prompts[r].count <= first + p->length)
                 set_logits(s, r, r);
@@ -228,7 +180,7 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
     for (int64_t i = 0; i < p->outputs && all; i++)
         s->chosen[i] = (int32_t)i;
     s->filled[slot] = 0; /* after a failure the cache is invalid */
-    TX_TRY(run(s, p, NULL));
+    TX_TRY(tx_slots_run(s, p, NULL));
     hold(s, slot, ids, end);
     if (end == count)
         set_logits(s, slot, all ? end - 1 - at : 0);
@@ -273,9 +225,8 @@ bool tx_slots_holds(const tx_slots *slots, int64_t slot, int64_t adapter, const 
 tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int32_t *to, int64_t copies)
 {
     tx_slots *s = slots;
-    const tx_slots_copier *c = &s->copier;
-    const size_t rows = (size_t)s->count * sizeof(int32_t), rates = (size_t)s->pairs * sizeof *s->rates;
-    if (!c->plan)
+    const size_t rates = (size_t)s->pairs * sizeof *s->rates;
+    if (!s->copier.plan)
         return tx_fail(TX_INVALID, "generate: these slots were compiled without copies");
     for (int64_t i = 0; i < s->count; i++) {
         s->rows[i] = (int32_t)i;
@@ -285,9 +236,7 @@ tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int3
         s->rows[to[i]] = (int32_t)from;
         s->filled[to[i]] = 0; /* after a failure the cache is invalid */
     }
-    TX_TRY(tx_plan_write(c->plan, c->sources, s->rows, rows));
-    TX_TRY(tx_plan_write(c->plan, c->positions, s->positions, rows));
-    TX_TRY(tx_plan_run(c->plan));
+    TX_TRY(tx_slots_run_copies(s));
     for (int64_t i = 0; i < copies; i++) {
         hold(s, to[i], s->held + from * s->context, count);
         s->adapter[to[i]] = s->adapter[from];

@@ -26,6 +26,7 @@ typedef struct tx_slots_options {
 } tx_slots_options;
 
 typedef struct tx_slots tx_slots;
+struct tx_watchdog;
 
 /* Building the graphs declares the parameters, so create slots before the weights are loaded, and free them before the
  * model. If an encoder reads prompts (T5), a computed prompt is the source of all slots of its beams, whose text begins
@@ -33,9 +34,9 @@ typedef struct tx_slots tx_slots;
 tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots);
 void tx_slots_free(tx_slots *slots);
 /* Finds the decode plans whose logits equal those of the smallest plan to the bit, and keeps only them, so a sequence
- * gets the same logits whatever the other slots do. If none of them has 16 rows, it keeps those that equal the largest.
- * Call it once, after the weights are loaded. All slots then use the first place of the configuration's bank, if it has
- * one (tx_lora_bank_fill). */
+ * gets the same logits whatever the other slots do. If none of them has 16 rows, it keeps those that equal the largest,
+ * unless the rows of the largest differ from each other. Call it once, after the weights are loaded. All slots then use
+ * the first place of the configuration's bank, if it has one (tx_lora_bank_fill). */
 tx_status tx_slots_prove(tx_slots *slots);
 
 /* Computes the prompts of the slots 0..count-1 at once, while all others are empty. With options.prompt only. */
@@ -70,6 +71,15 @@ tx_status tx_slots_divide(const tx_config *config, tx_tensor **logits);
 /* Reads them, `rows` rows, and gathers those of all ranks into rows of `padded`, of which the first `vocab` are set. */
 tx_status tx_slots_gather(tx_comm *ranks, tx_plan *plan, tx_tensor *logits, int64_t rows, int64_t vocab, int64_t padded,
                           float *to);
+/* From now on rank 0 leads: its runs broadcast their inputs, and the other ranks compute them in tx_slots_follow. All
+ * ranks call it, after tx_slots_prove. `watch` learns of each run (slots_run.c). */
+tx_status tx_slots_lead(tx_slots *slots, struct tx_watchdog *watch);
+/* Computes the runs of rank 0 until it calls tx_slots_dismiss. */
+tx_status tx_slots_follow(tx_slots *slots);
+/* Rank 0 shows the ranks that follow that it waits for requests. Without them, this and the next one do nothing.
+ */
+tx_status tx_slots_idle(tx_slots *slots);
+tx_status tx_slots_dismiss(tx_slots *slots);
 /* Logits [vocab_size] for the token after the last one of a slot. They live until the slot's next token. */
 const float *tx_slots_logits(const tx_slots *slots, int64_t slot);
 int64_t tx_slots_vocab(const tx_slots *slots);

@@ -197,6 +197,7 @@ void tx_slots_free(tx_slots *slots)
     tx_plan_free(slots->copier.plan);
     tx_graph_free(slots->copier.graph);
     tx_source_free(slots->source);
+    free(slots->message);
 #define X(array, elements) free(slots->array);
     ARRAYS(X)
 #undef X

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The struct of slots and their plans, shared by slots.c and slots_plans.c. */
+ * The struct of slots and their plans, shared by slots.c, slots_plans.c and slots_run.c. */
 #ifndef TX_GENERATE_SLOTS_PLANS_H
 #define TX_GENERATE_SLOTS_PLANS_H
 
@@ -52,8 +52,15 @@ struct tx_slots {
     int32_t *tokens, *positions, *rows, *chosen; /* inputs */
     int32_t *counts, *spans;                     /* of a plan's rows: tokens without padding; input spans */
     float *logits, *read;                        /* [count, padded]; output of a plan */
+    int32_t *message;                            /* [message_size]: between ranks, once rank 0 leads; or NULL */
+    int64_t message_size;
+    struct tx_watchdog *watch; /* that learns of messages; or NULL */
 };
 
 void tx_slots_pass_free(const tx_slots_pass *pass);
+/* Runs a plan on the inputs in the struct. `sources` is that of tx_slots_step (slots_run.c). */
+tx_status tx_slots_run(tx_slots *slots, const tx_slots_pass *pass, const int32_t *sources);
+/* Copies slot rows[i] to slot i up to positions[i], for all slots (slots_run.c). */
+tx_status tx_slots_run_copies(tx_slots *slots);
 
 #endif

@@ -252,5 +252,10 @@ tx_status tx_batch_create(tx_lm *lm, int64_t slots, int64_t context, tx_batch **
     const tx_batch_owner owner = {lm, tx_lm_open_tokenizer, tx_lm_drop};
     tx_slots *created = NULL;
     TX_TRY(tx_lm_compile_slots(lm, &sizes, &created));
+    const tx_status status = lm->ranks ? tx_slots_lead(created, lm->watch) : TX_OK;
+    if (status) {
+        tx_slots_free(created);
+        return status;
+    }
     return tx_batch_over(created, &sizes, &owner, batch);
 }

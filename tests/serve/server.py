@@ -17,13 +17,16 @@ def free_port():
 
 
 class Server:
-    def __init__(self, program, model, *arguments):
+    """`launch` has the words before the program's name; `errors` is a file for standard error, or None."""
+
+    def __init__(self, program, model, *arguments, launch=(), errors=None):
         if not os.path.isfile(model) and not os.path.exists(os.path.join(model, "config.json")):
             print(f"skipped: no {model}")
             sys.exit(77)
         self.port = free_port()
-        self.process = subprocess.Popen([program, "--model", model, "--threads", "1", "--port", str(self.port),
-                                         *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen([*launch, program, "--model", model, "--threads", "1", "--port", str(self.port),
+                                         *arguments], stdout=subprocess.PIPE, stderr=errors or subprocess.DEVNULL,
+                                        text=True)
         line = self.process.stdout.readline()
         if "is served at" not in line:
             sys.exit(f"txserve did not start: {line}")

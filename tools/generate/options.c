@@ -115,7 +115,7 @@ const tx_cli txgen_program = {
 /* Fails if options exclude each other, or need others. */
 static int check(const txgen_settings *s, const tx_option_values *given)
 {
-    const bool ranks = txgen_ranks() > 1, input = s->prompts && strcmp(s->prompts, "-") == 0;
+    const bool ranks = tx_ranks_started() > 1, input = s->prompts && strcmp(s->prompts, "-") == 0;
     const bool text = s->prompt.count > 0 || s->prompts, ids = s->ids.count > 0, labels = s->classify || s->embed;
     tx_generation how = defaults.how;
     tx_generation_take(&how, given, offsetof(txgen_settings, how));

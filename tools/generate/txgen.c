@@ -144,7 +144,7 @@ static int run_adapted(const txgen_settings *set, const tx_option_values *given)
     txgen_adapter adapter;
     tx_status status = txgen_open_adapter(set, &adapter);
     TX_THEN(status, run(set, given, adapter.folder));
-    const int result = txgen_leave(status, set->lm.ranks);
+    const int result = tx_ranks_leave(&txgen_program, status, set->lm.ranks);
     txgen_close_adapter(&adapter);
     return result;
 }
@@ -154,12 +154,12 @@ int main(int argc, char **argv)
     txgen_settings set;
     tx_option_values given;
     tx_engine_workers(argc, argv);
-    txgen_hush();
+    tx_ranks_hush();
     int result = txgen_parse(argc, argv, &set, &given);
     if (result == TX_GO_ON)
         tx_wait_passively(argv, (int32_t)set.lm.threads);
-    if (result == TX_GO_ON && txgen_join(&set.lm.ranks))
-        result = txgen_leave(TX_IO, NULL);
+    if (result == TX_GO_ON && tx_ranks_join(&set.lm.ranks))
+        result = tx_ranks_leave(&txgen_program, TX_IO, NULL);
     if (result == TX_GO_ON) {
         set.alive = tx_alive_start(&txgen_program, stderr, "loading the model");
         result = run_adapted(&set, &given);

@@ -7,6 +7,7 @@
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
+#include "tools/cli/ranks.h"
 #include "tx_chat.h"
 #include "tx_generate.h"
 #include "tx_grammar.h"
@@ -37,18 +38,6 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
 bool txgen_sample(const tx_option_values *given, tx_generation *how);
 /* Replaces the values in `how` by those that the command line gives. */
 void txgen_generation(const tx_option_values *given, tx_generation *how);
-
-/* ---- ranks.c ------------------------------------------------------------------------------------------ */
-
-/* The ranks that a launcher started; 1 without one. A batch job of Slurm has SLURM_NTASKS outside of a step, too. */
-int32_t txgen_ranks(void);
-/* Silences this process if it is not rank 0. */
-void txgen_hush(void);
-/* Joins the ranks, if there are several. */
-tx_status txgen_join(tx_comm **ranks);
-/* Leaves them and returns the exit status. Other ranks than 0 report a failure late: rank 0 often fails likewise, and
- * the launcher then ends them. */
-int txgen_leave(tx_status status, tx_comm *ranks);
 
 /* ---- adapters.c ------------------------------------------------------------------------------------- */
 

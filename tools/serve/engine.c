@@ -4,6 +4,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
+
+/* Seconds after which idle ranks show each other that they serve. */
+#define IDLE_SECONDS 60
 
 /* ---- The callbacks of the batch ---------------------------------------------------------------------------- */
 
@@ -126,22 +130,51 @@ static void refill(serve_server *s)
     }
 }
 
+/* Waits with the lock for a signal. Returns true if ranks that divide the model waited long. */
+static bool wait_for_work(serve_server *s)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += IDLE_SECONDS;
+    if (s->set->lm.ranks)
+        return pthread_cond_timedwait(&s->work, &s->lock, &end) != 0;
+    pthread_cond_wait(&s->work, &s->lock);
+    return false;
+}
+
+/* All requests of the batch have ended with an error. Ranks that divide the model no longer agree on the next pass, so
+ * that the server ends; its other requests get errors, too. */
+static void report_failure(serve_server *s)
+{
+    if (!s->set->lm.ranks) {
+        tx_print_line(stderr, "txserve: %s", tx_error());
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    if (!*s->failure)
+        snprintf(s->failure, sizeof s->failure, "%s", tx_error());
+    s->drains = true;
+    pthread_mutex_unlock(&s->lock);
+    s->end();
+}
+
 void *serve_engine(void *server)
 {
     serve_server *s = server;
     bool running = false;
     for (;;) {
+        bool late = false;
         pthread_mutex_lock(&s->lock);
-        while (!s->queue && !running && !s->loading && (!s->drains || s->preparing))
-            pthread_cond_wait(&s->work, &s->lock);
-        const bool loads = s->loading != NULL, ends = !s->queue && !running && !loads;
+        while (!s->queue && !running && !s->loading && !late && (!s->drains || s->preparing))
+            late = wait_for_work(s);
+        const bool loads = s->loading != NULL, ends = !s->queue && !running && !loads && !late;
         pthread_mutex_unlock(&s->lock);
         if (ends)
             return NULL;
         if (loads)
             serve_complete_loading(s);
         refill(s);
-        if (s->batch && tx_batch_step(s->batch, &running)) /* all its requests have ended with the error */
-            tx_print_line(stderr, "txserve: %s", tx_error());
+        if (s->batch && tx_batch_step(s->batch, &running))
+            report_failure(s);
     }
 }

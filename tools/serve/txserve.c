@@ -91,10 +91,10 @@ static const serve_settings defaults = {
 
 const tx_cli serve_program = {
     .name = "txserve",
-    .one_process = "start it without the launcher; --device_map divides a model among devices",
     .usage = "txserve --model DIR [options]",
     .about = "Serves a model over HTTP with OpenAI's interface, and a page for chatting.\n"
-             "SIGTERM finishes the requests that it has accepted, then ends it.",
+             "SIGTERM finishes the requests that it has accepted, then ends it.\n"
+             "Several ranks, started by a launcher, divide the model; rank 0 serves.",
     .example = "  txserve --model my-model --port 8080\n"
                "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\"}'",
     .most_used = "model task device threads dtype host port api_key_file slots max_length",
@@ -171,13 +171,18 @@ static tx_status open_model(serve_server *s)
 static sem_t stopped;
 static volatile sig_atomic_t serves; /* the next signal ends the wait of serve() */
 
+static void end_server(void)
+{
+    serves = false;
+    sem_post(&stopped);
+}
+
 /* While the model is loaded, and the second time, a signal ends the process at once. */
 static void on_signal(int number)
 {
     if (!serves)
         _exit(128 + number);
-    serves = false;
-    sem_post(&stopped);
+    end_server();
 }
 
 static void catch_signals(void)
@@ -201,6 +206,18 @@ static void wait_for_connections(serve_server *s)
     }
 }
 
+/* Prints the device and the memory of this rank. */
+static void print_usage(const serve_server *s)
+{
+    tx_lm_usage u;
+    if (!s->lm || tx_lm_measure(s->lm, &u))
+        return;
+    if (*tx_lm_device(s->lm))
+        tx_print_line(stderr, "txserve: device %s", tx_lm_device(s->lm));
+    tx_print_line(stderr, "txserve: weights %.1f MB; memory %.1f MB, of it caches %.1f MB", 1e-6 * (double)u.weights,
+                  1e-6 * (double)u.memory, 1e-6 * (double)u.caches);
+}
+
 /* Serves until a signal arrives, then finishes the accepted requests. */
 static tx_status serve(serve_server *s)
 {
@@ -211,8 +228,7 @@ static tx_status serve(serve_server *s)
     if (!status) {
         serves = true;
         catch_signals(); /* again, because OpenCL drivers with LLVM replace the handlers */
-        if (s->lm && *tx_lm_device(s->lm))
-            fprintf(stderr, "txserve: device %s\n", tx_lm_device(s->lm));
+        print_usage(s);
         printf("txserve: %s is served at http://%s:%" PRId64 "\n", s->name, s->set->host, s->set->port);
         fflush(stdout);
         for (struct timespec second; serves; serve_sweep(s)) {
@@ -231,12 +247,31 @@ static tx_status serve(serve_server *s)
     wait_for_connections(s);
     serve_stop(s);
     serve_stop_workers(s);
+    if (*s->failure && !status)
+        status = tx_fail(TX_IO, "%s", s->failure);
+    return status || !s->batch ? status : tx_batch_dismiss(s->batch);
+}
+
+/* Computes the passes of rank 0 until it ends. Signals are for rank 0, which then finishes its requests. */
+static tx_status follow(const serve_settings *set)
+{
+    tx_lm_options own = set->lm;
+    tx_lm *lm = NULL;
+    tx_batch *batch = NULL;
+    own.progress = NULL;
+    tx_status status = tx_lm_open(&own, &lm);
+    TX_THEN(status, tx_batch_create(lm, set->slots, set->max_length, &batch));
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    TX_THEN(status, tx_batch_follow(batch));
+    tx_batch_free(batch);
+    tx_lm_free(lm);
     return status;
 }
 
-static int run(const serve_settings *set)
+static tx_status run(const serve_settings *set)
 {
-    serve_server s = {.set = set, .created = (int64_t)time(NULL)};
+    serve_server s = {.set = set, .created = (int64_t)time(NULL), .end = end_server};
     s.tail = &s.queue;
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.work, NULL);
@@ -264,15 +299,25 @@ static int run(const serve_settings *set)
     pthread_cond_destroy(&s.arrived);
     pthread_cond_destroy(&s.loaded);
     pthread_mutex_destroy(&s.lock);
-    return status ? tx_complain(&serve_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return status;
+}
+
+/* Joins the ranks, and serves or follows rank 0. Returns the exit status. */
+static int start(serve_settings *set)
+{
+    tx_status status = tx_ranks_join(&set->lm.ranks);
+    const bool follows = set->lm.ranks && tx_comm_rank_of(set->lm.ranks) > 0;
+    TX_THEN(status, follows ? follow(set) : run(set));
+    return tx_ranks_leave(&serve_program, status, set->lm.ranks);
 }
 
 int main(int argc, char **argv)
 {
     serve_settings set = defaults;
     tx_engine_workers(argc, argv);
+    tx_ranks_hush();
     int result = tx_options_parse(&serve_program, argc, argv, &set);
-    const bool loras = set.lora.count || set.lora_updates;
+    const bool loras = set.lora.count || set.lora_updates, ranks = tx_ranks_started() > 1;
     const tx_misuse misuses[] = {
         {!set.lm.model && !set.lm.adapter, "--model is missing: give a model folder"},
         {set.lm.cache_type && set.task != SERVE_GENERATE, "--cache_type is only for --task generate"},
@@ -284,13 +329,19 @@ int main(int argc, char **argv)
          "--allow_runtime_lora_updating needs --max_loras N: the number of adapters at a time"},
         {!loras && (set.max_loras || set.max_lora_rank || set.lora_modules),
          "--max_loras, --max_lora_rank and --lora_target_modules need --lora or --allow_runtime_lora_updating"},
+        {ranks && set.task != SERVE_GENERATE,
+         "ranks divide a model only for --task generate: start --task embed and classify without the launcher"},
+        {ranks && loras,
+         "ranks divide the model, which then has no --lora: merge one by --adapter, or start it without the launcher"},
+        {ranks && (set.lm.device_map || set.lm.load_in_4bit),
+         "ranks divide the model: leave out --device_map and --load_in_4bit, or start it without the launcher"},
         {set.lm.double_quant && !set.lm.load_in_4bit, "--bnb_4bit_use_double_quant needs --load_in_4bit"},
     };
     if (result == TX_GO_ON)
         result = tx_complain_misuse(&serve_program, misuses, sizeof misuses / sizeof misuses[0]);
     if (result == TX_GO_ON) {
         tx_wait_passively(argv, (int32_t)set.lm.threads);
-        result = run(&set);
+        result = start(&set);
     }
     return tx_end(&serve_program, result);
 }

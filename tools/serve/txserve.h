@@ -14,6 +14,7 @@
 
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tools/cli/ranks.h"
 #include "tx_batch.h"
 #include "tx_chat.h"
 #include "tx_classify.h"
@@ -212,7 +213,8 @@ typedef struct serve_server {
     int64_t queued, running; /* texts */
     int64_t open;            /* calls that exist */
     uint64_t serial;
-    bool drains; /* refuse new requests, and end the engine thread after the accepted ones */
+    bool drains;       /* refuse new requests, and end the engine thread after the accepted ones */
+    char failure[512]; /* of ranks that divide the model: why the server ends; else "" */
     serve_adapter *adapters;
     serve_loading *loading; /* that the engine thread completes; or NULL */
     pthread_cond_t loaded;  /* it has completed one */
@@ -221,6 +223,7 @@ typedef struct serve_server {
     /* Set by serve_start, called with the lock: wakes the connection of a call; returns true if its client has left. */
     void (*wake)(serve_call *call);
     bool (*left)(serve_call *call);
+    void (*end)(void); /* ends the server as a signal does; any thread may call it */
 } serve_server;
 
 /* ---- request.c: JSON to calls --------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ranks that divide a model. All of them compute the same texts, and rank 0 prints them. */
-#include "tools/generate/txgen.h"
+ * Starts and ends the ranks of a program. */
+#include "tools/cli/ranks.h"
+
+#include "tx_engine.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,16 +12,16 @@
 
 static int errors = -1; /* standard error of a rank that does not print */
 
-int32_t txgen_ranks(void)
+int32_t tx_ranks_started(void)
 {
     const char *variable = "";
     const int32_t ranks = tx_launcher_ranks(&variable);
     return ranks > 1 && strcmp(variable, "SLURM_NTASKS") != 0 ? ranks : 1;
 }
 
-void txgen_hush(void)
+void tx_ranks_hush(void)
 {
-    const int nothing = txgen_ranks() > 1 && tx_launcher_rank() > 0 ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+    const int nothing = tx_ranks_started() > 1 && tx_launcher_rank() > 0 ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
     if (nothing < 0)
         return;
     errors = dup(STDERR_FILENO);
@@ -28,16 +30,16 @@ void txgen_hush(void)
     close(nothing);
 }
 
-tx_status txgen_join(tx_comm **ranks)
+tx_status tx_ranks_join(tx_comm **ranks)
 {
     int32_t devices;
-    if (txgen_ranks() == 1)
+    if (tx_ranks_started() == 1)
         return TX_OK;
     TX_TRY(tx_device_count(&devices)); /* starts a child process, which is unsafe once MPI has registered memory */
     return tx_comm_open(NULL, NULL, ranks);
 }
 
-int txgen_leave(tx_status status, tx_comm *ranks)
+int tx_ranks_leave(const tx_cli *program, tx_status status, tx_comm *ranks)
 {
     if (!status && ranks)
         tx_comm_close(ranks);
@@ -48,5 +50,5 @@ int txgen_leave(tx_status status, tx_comm *ranks)
         nanosleep(&(struct timespec){.tv_sec = 3}, NULL);
         dup2(errors, STDERR_FILENO);
     }
-    return tx_complain(&txgen_program, TX_EXIT_FAILURE, "%s", tx_error());
+    return tx_complain(program, TX_EXIT_FAILURE, "%s", tx_error());
 }
