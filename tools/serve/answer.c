@@ -24,7 +24,9 @@ tx_json *serve_error(int status, const char *message)
     if (tx_utf8_replace(message, strlen(message), &text, &size)) /* it may end within a character */
         return NULL;
     tx_json *object = tx_json_pack("{s:{s:s, s:s, s:n, s:s?}}", "error", "message", text, "type", type, "param", "code",
-                                   status == 404 ? "not_found" : NULL);
+                                   status == 404   ? "not_found"
+                                   : status == 429 ? "rate_limit_exceeded"
+                                                   : NULL);
     free(text);
     return object;
 }

@@ -18,6 +18,7 @@ static bool on_token(void *context, const tx_batch_token *token)
     const double now = tx_now();
     pthread_mutex_lock(&c->server->lock);
     c->server->counters.tokens += !token->prompt;
+    serve_count_tokens(c->key, !token->prompt);
     if (c->first <= 0.0) {
         c->first = now;
         c->server->counters.first_seconds += now - c->begun;
@@ -75,6 +76,7 @@ static void encode(serve_text *t)
         serve_fail(c, status == TX_INVALID ? 400 : 500, tx_error());
     pthread_mutex_lock(&s->lock);
     s->counters.prompt_tokens += c->prompt_tokens;
+    serve_count_tokens(c->key, c->prompt_tokens);
     pthread_mutex_unlock(&s->lock);
     on_end(t, TX_BATCH_STOPPED);
 }
@@ -106,7 +108,6 @@ static serve_text *take(serve_server *s)
     serve_text *t = s->queue;
     if (t) {
         s->queue = t->next;
-        s->tail = s->queue ? s->tail : &s->queue;
         s->queued--;
         s->running++;
     }

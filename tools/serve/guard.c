@@ -61,30 +61,3 @@ int serve_check_sender(const serve_server *s, const serve_sender *sender, bool p
     tx_fail(TX_INVALID, "Content-Type %.100s: use %s", type, json);
     return 415;
 }
-
-/* Compares in a time that depends only on the length of the header. */
-static bool equal(const char *key, size_t size, const char *given)
-{
-    const size_t count = strlen(given);
-    unsigned char differ = size != count;
-    for (size_t i = 0; i < count; i++)
-        differ |= (unsigned char)(given[i] ^ key[size ? i % size : 0]);
-    return !differ;
-}
-
-bool serve_has_key(const serve_server *s, const serve_sender *sender)
-{
-    const char *line = s->keys, *given = sender->authorization;
-    bool found = !s->keys;
-    if (!given || strncasecmp(given, "Bearer ", 7) != 0)
-        return found;
-    for (size_t length; line && *line; line += length + (line[length] == '\n')) {
-        length = strcspn(line, "\n");
-        const char *key = line + strspn(line, " \t\r");
-        size_t size = key < line + length ? (size_t)(line + length - key) : 0;
-        while (size && strchr(" \t\r", key[size - 1]))
-            size--;
-        found = (size && equal(key, size, given + 7)) || found;
-    }
-    return found;
-}

@@ -34,6 +34,7 @@ typedef struct exchange {
     serve_call *call;
     serve_client *client;
     serve_sender sender;
+    serve_key *key; /* of the sender; or NULL */
     int status;
 } exchange;
 
@@ -51,8 +52,10 @@ static enum MHD_Result respond(exchange *e, int status, struct MHD_Response *res
     }
     if (status == 401)
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+    char seconds[24];
+    snprintf(seconds, sizeof seconds, "%" PRId64, e->call && e->call->retry ? e->call->retry : 1);
     if (status == 429 || status == 503)
-        MHD_add_response_header(response, "Retry-After", "1");
+        MHD_add_response_header(response, "Retry-After", seconds);
     e->status = status;
     const enum MHD_Result result = MHD_queue_response(e->connection, (unsigned)status, response);
     MHD_destroy_response(response);
@@ -167,7 +170,8 @@ static enum MHD_Result post_call(exchange *e)
         return send_error(e, 400, "the server runs another --task: this path does not fit its model");
     pthread_mutex_lock(&s->lock);
     const bool drains = s->drains, room = s->preparing < s->set->max_queue;
-    serve_call *c = drains || !room ? NULL : serve_submit(s, e->kind, &e->body);
+    const bool enters = !drains && room && serve_enter(e->key);
+    serve_call *c = enters ? serve_submit(s, e->kind, e->key, &e->body) : NULL;
     e->call = c;
     if (c) {
         c->connection = e->connection;
@@ -177,9 +181,10 @@ static enum MHD_Result post_call(exchange *e)
     pthread_mutex_unlock(&s->lock);
     if (c)
         return MHD_YES;
-    return drains  ? send_error(e, 503, "the server is shutting down")
-           : !room ? send_error(e, 429, "the queue is full: try again later")
-                   : send_error(e, 500, "out of memory");
+    return drains    ? send_error(e, 503, "the server is shutting down")
+           : !room   ? send_error(e, 429, "the queue is full: try again later")
+           : !enters ? send_error(e, 429, tx_error())
+                     : send_error(e, 500, "out of memory");
 }
 
 /* ---- Everything else ------------------------------------------------------------------------------------ */
@@ -309,7 +314,7 @@ static enum MHD_Result dispatch(exchange *e, const char *url, const char *method
         known = true;
         if (strcmp(method, routes[i].method) != 0)
             continue;
-        if (routes[i].secret && !serve_has_key(e->server, &e->sender))
+        if (routes[i].secret && !serve_find_key(e->server, &e->sender, &e->key))
             return send_error(e, 401, "the API key is missing or wrong: send Authorization: Bearer KEY");
         e->kind = routes[i].kind;
         return routes[i].answer(e);

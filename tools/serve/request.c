@@ -245,6 +245,7 @@ static tx_status read_options(serve_call *c)
     const tx_status status = serve_use_model(c, model);
     c->status = status ? 404 : 0;
     TX_TRY(status);
+    TX_TRY(TX_JSON_OPTIONAL(int, c->body, "priority", INT32_MIN, INT32_MAX, &c->priority));
     if (tx_json_has(c->body, "stream_options")) {
         TX_TRY(tx_json_get(c->body, "stream_options", TX_JSON_OBJECT, &options));
         TX_TRY(TX_JSON_OPTIONAL(bool, options, "include_usage", &c->usage));

@@ -3,7 +3,6 @@
 #include "tools/serve/txserve.h"
 
 #include "tools/cli/waiting.h"
-#include "tx_file.h"
 
 #include <inttypes.h>
 #include <libgen.h>
@@ -53,7 +52,8 @@ static const tx_option options[] = {
      .help = "address to listen on; 0.0.0.0 accepts other hosts, then use --api_key_file and a proxy with TLS"},
     {TX_OPTION_INTEGER, "port", AT(port), 1, 65535, "N", "port to listen on"},
     {TX_OPTION_TEXT, "api_key_file", AT(api_key_file), .choices = "FILE",
-     .help = "accept only requests with one of these API keys, one a line"},
+     .help = "accept only requests with one of these API keys, one a line; max_parallel_requests=N and tpm_limit=N "
+             "after a key limit its requests at once and its tokens a minute"},
     {TX_OPTION_TEXT, "allowed_hosts", AT(allowed_hosts), .choices = "NAME,...",
      .help = "accept requests to these host names, too. The names of --host, addresses, and names without a dot are "
              "always accepted; * accepts all"},
@@ -101,17 +101,6 @@ const tx_cli serve_program = {
     .table = {TX_CLI_OPTIONS(options), TX_CLI_SPELLINGS(spellings)},
     .values = &defaults,
 };
-
-/* ---- API keys ------------------------------------------------------------------------------------------- */
-
-static tx_status read_keys(serve_server *s, const char *path)
-{
-    size_t size;
-    TX_TRY(tx_file_read(path, 1 << 20, &s->keys, &size));
-    if (memchr(s->keys, 0, size))
-        return tx_fail(TX_INVALID, "%s: the file is not text", path);
-    return tx_line_is_blank(s->keys, size) ? tx_fail(TX_INVALID, "%s: the file has no API key", path) : TX_OK;
-}
 
 /* ---- The model ------------------------------------------------------------------------------------------ */
 
@@ -272,7 +261,6 @@ static tx_status follow(const serve_settings *set)
 static tx_status run(const serve_settings *set)
 {
     serve_server s = {.set = set, .created = (int64_t)time(NULL), .end = end_server};
-    s.tail = &s.queue;
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.work, NULL);
     pthread_cond_init(&s.arrived, NULL);
@@ -281,7 +269,7 @@ static tx_status run(const serve_settings *set)
     signal(SIGPIPE, SIG_IGN);
     catch_signals();
     s.alive = tx_alive_start(&serve_program, stderr, "loading the model");
-    tx_status status = set->api_key_file ? read_keys(&s, set->api_key_file) : TX_OK;
+    tx_status status = set->api_key_file ? serve_read_keys(&s, set->api_key_file) : TX_OK;
     TX_THEN(status, open_model(&s));
     tx_alive_doing(s.alive, "%s", "");
     TX_THEN(status, serve(&s));
@@ -293,7 +281,7 @@ static tx_status run(const serve_settings *set)
     tx_vocabulary_free(s.vocabulary);
     tx_lm_free(s.lm);
     tx_alive_stop(s.alive);
-    free(s.keys);
+    serve_free_keys(&s);
     free(s.name);
     pthread_cond_destroy(&s.work);
     pthread_cond_destroy(&s.arrived);

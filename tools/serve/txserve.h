@@ -18,6 +18,7 @@
 #include "tx_batch.h"
 #include "tx_chat.h"
 #include "tx_classify.h"
+#include "tx_file.h"
 #include "tx_grammar.h"
 
 #include <pthread.h>
@@ -79,6 +80,7 @@ typedef struct serve_call serve_call;
 typedef struct serve_text serve_text;
 typedef tx_status (*serve_writer)(serve_text *text);
 typedef struct serve_loading serve_loading; /* adapters.c */
+typedef struct serve_key serve_key;         /* keys.c */
 
 /* An adapter of the model. */
 typedef struct serve_adapter {
@@ -141,6 +143,9 @@ struct serve_call {
     tx_encoder *encoder;    /* of the worker */
     const char *model;      /* its name in the request; owned by `body` or the server */
     serve_adapter *adapter; /* of this name; or NULL */
+    serve_key *key;         /* of the sender; NULL if the server has none */
+    int64_t priority;       /* texts with a lower one come first */
+    int64_t retry;          /* seconds after which a refused request may be sent again; 0 if that is unknown */
     uint64_t number;
     char id[48];
     int64_t created;
@@ -194,7 +199,9 @@ typedef struct serve_server {
     tx_chat *chat;             /* NULL if the model has no template */
     char *name;
     int64_t context, created;
-    char *keys; /* API keys, one a line; NULL without */
+    serve_key *keys; /* [key_count]: API keys */
+    char *key_text;  /* their file */
+    int64_t key_count;
     pthread_mutex_t lock;
     pthread_cond_t work; /* there is work for the engine, or the end */
     pthread_t engine;
@@ -209,7 +216,7 @@ typedef struct serve_server {
     int64_t preparing;               /* calls that are fresh or being parsed */
     bool closes;                     /* the workers end */
     struct serve_client *clients;    /* the connections */
-    serve_text *queue, **tail;
+    serve_text *queue, *last; /* ordered by priority; the last one, unless it is empty */
     int64_t queued, running; /* texts */
     int64_t open;            /* calls that exist */
     uint64_t serial;
@@ -260,9 +267,9 @@ tx_status serve_read_grammar(serve_call *call);
 
 /* ---- worker.c: threads that parse calls ------------------------------------------------------------------ */
 
-/* Makes a call of a body, which it takes, and queues it for the workers, with the lock. The connection owns it. Returns
- * NULL if memory runs out. */
-serve_call *serve_submit(serve_server *server, serve_kind kind, serve_bytes *body);
+/* Makes a call of a body, which it takes, and queues it for the workers, with the lock. The connection owns it. The
+ * key has begun a request. Returns NULL if memory runs out. */
+serve_call *serve_submit(serve_server *server, serve_kind kind, serve_key *key, serve_bytes *body);
 /* Gives up a share in a call; after the last owner a worker frees it. Call it with the lock. */
 void serve_release(serve_call *call);
 tx_status serve_start_workers(serve_server *server);
@@ -346,10 +353,27 @@ typedef struct serve_sender {
 /* Checks Host, Origin, and with `posts` Content-Type. Returns 0 or the HTTP status of an error, whose message is
  * tx_error(). */
 int serve_check_sender(const serve_server *server, const serve_sender *sender, bool posts);
-/* Returns true if the sender has an API key, or if the server has none. */
-bool serve_has_key(const serve_server *server, const serve_sender *sender);
 /* Returns true if --cors has the sender's origin. */
 bool serve_is_shared(const serve_server *server, const serve_sender *sender);
+
+/* ---- keys.c: API keys and their limits ------------------------------------------------------------------- */
+
+/* Reads a file of keys, one a line with its limits. TX_INVALID names the line. */
+tx_status serve_read_keys(serve_server *server, const char *path);
+void serve_free_keys(serve_server *server);
+/* Finds the sender's key. Returns false if the server has keys, but not this one. `*key` is NULL without keys. */
+bool serve_find_key(const serve_server *server, const serve_sender *sender, serve_key **key);
+/* The next functions need the lock; `key` may be NULL, which has no limits. */
+
+/* Begins a request. Returns false if the key has as many at once as it may; the message is tx_error(). */
+bool serve_enter(serve_key *key);
+/* Ends it. */
+void serve_leave(serve_key *key);
+/* Counts tokens of a prompt or an answer. */
+void serve_count_tokens(serve_key *key, int64_t tokens);
+/* Seconds after which a prompt of so many tokens fits into the last minute: 0 if it does now. A prompt that is larger
+ * than the limit fits if there are no others. */
+int64_t serve_seconds_until(const serve_key *key, int64_t tokens);
 
 /* ---- http.c --------------------------------------------------------------------------------------------- */
 

@@ -8,15 +8,18 @@
 #include <stdlib.h>
 #include <time.h>
 
-serve_call *serve_submit(serve_server *s, serve_kind kind, serve_bytes *body)
+serve_call *serve_submit(serve_server *s, serve_kind kind, serve_key *key, serve_bytes *body)
 {
 #define X(name, id, tasks) id,
     static const char *const names[] = {SERVE_KINDS(X)};
 #undef X
     serve_call *c = calloc(1, sizeof *c);
-    if (!c)
+    if (!c) {
+        serve_leave(key);
         return NULL;
+    }
     *c = (serve_call){.server = s,
+                      .key = key,
                       .kind = kind,
                       .raw = *body,
                       .number = s->serial++,
@@ -40,6 +43,7 @@ void serve_release(serve_call *call)
     if (!call || --call->owners > 0)
         return;
     serve_leave_model(call);
+    serve_leave(call->key);
     serve_server *s = call->server;
     s->open--;
     call->next = s->dead;
@@ -71,20 +75,40 @@ static void destroy(serve_call *call)
     free(call);
 }
 
-/* Queues the texts of a call, with the lock. Returns false if the queue has no room for them. */
+/* Puts a text into the queue after all that are not later by their priority. */
+static void insert(serve_server *s, serve_text *t)
+{
+    serve_text **at = &s->queue;
+    if (s->queue && s->last->call->priority <= t->call->priority)
+        at = &s->last->next;
+    while (*at && (*at)->call->priority <= t->call->priority)
+        at = &(*at)->next;
+    t->next = *at;
+    *at = t;
+    s->last = t->next ? s->last : t;
+}
+
+/* Queues the texts of a call, with the lock. Returns false if the queue has no room for them, or if the tokens of the
+ * API key are used up; the message is tx_error(). */
 static bool queue(serve_call *c)
 {
     serve_server *s = c->server;
-    if (s->queued + c->count > s->set->max_queue)
+    if (s->queued + c->count > s->set->max_queue) {
+        tx_fail(TX_INVALID, "the queue is full: try again later");
         return false;
+    }
+    c->retry = c->count ? serve_seconds_until(c->key, c->prompt_tokens) : 0;
+    if (c->retry) {
+        tx_fail(TX_INVALID, "the API key has used its tokens of a minute: try again in %" PRId64 " s", c->retry);
+        return false;
+    }
     c->left = c->count;
     c->owners += c->count;
-    for (int32_t i = 0; i < c->count; i++) {
-        *s->tail = &c->text[i];
-        s->tail = &c->text[i].next;
-    }
+    for (int32_t i = 0; i < c->count; i++)
+        insert(s, &c->text[i]);
     s->queued += c->count;
     s->counters.prompt_tokens += c->prompt_tokens;
+    serve_count_tokens(c->key, c->prompt_tokens);
     pthread_cond_signal(&s->work);
     return true;
 }
@@ -95,10 +119,8 @@ static void prepare(serve_call *c)
     serve_server *s = c->server;
     int status = serve_parse(c);
     pthread_mutex_lock(&s->lock);
-    if (!status && !queue(c)) {
-        tx_fail(TX_INVALID, "the queue is full: try again later");
+    if (!status && !queue(c))
         status = 429;
-    }
     if (status)
         serve_fail(c, status, tx_error());
     c->flows = !status && c->stream;
