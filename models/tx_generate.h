@@ -45,6 +45,9 @@ typedef struct tx_logit_bias {
     float bias;
 } tx_logit_bias;
 
+/* Texts at which repetitions begin anew (see tx_breakers_create). */
+typedef struct tx_breakers tx_breakers;
+
 typedef struct tx_generation {
     size_t size;               /* sizeof(tx_generation) */
     int64_t max_new_tokens;    /* -1 if unset */
@@ -62,6 +65,10 @@ typedef struct tx_generation {
     double presence_penalty;   /* subtracted from the logits of new tokens that occurred already, as by OpenAI */
     double frequency_penalty;  /* the same for each occurrence */
     double repetition_penalty; /* for tokens that occurred already (Keskar et al., CTRL, 2019) */
+    double dry_multiplier; /* above 0: a token that would continue a repetition of n tokens, all of them among the */
+    double dry_base;       /* last dry_penalty_last_n, loses dry_multiplier * dry_base ^ (n - */
+    int64_t dry_allowed_length; /* dry_allowed_length) from its logit, unless n is less than that (DRY, as by */
+    int64_t dry_penalty_last_n; /* llama.cpp) */
     int64_t num_beams;
     /* The number of draft tokens, which are computed with the next token in one pass if only one text is generated.
      * They are the tokens after an earlier place of the last two tokens, or of the last one. Wrong ones are dropped. */
@@ -77,7 +84,17 @@ typedef struct tx_generation {
     const tx_logit_bias *logit_bias; /* added to logits after the penalties; ids outside the vocabulary are refused */
     int32_t bias_count;
     const struct tx_grammar *grammar; /* that texts follow (tx_grammar.h), not with beams; or NULL */
+    /* With dry_multiplier: no repetition reaches back over one of these texts. NULL uses those of llama.cpp: a line
+     * break, ":", "\"" and "*", if the model has a tokenizer. */
+    const tx_breakers *dry_breakers;
 } tx_generation;
+
+/* Compiles `count` texts of at most 40 bytes for dry_breakers; with none of them repetitions have any length. A text
+ * that goes over several tokens is found if these are the ones that encode its rest. TX_INVALID if a text is empty or
+ * longer. The caller frees. */
+tx_status tx_breakers_create(const tx_tokenizer *tokenizer, const char *const *texts, int32_t count,
+                             tx_breakers **breakers);
+void tx_breakers_free(tx_breakers *breakers); /* NULL is fine */
 
 /* Fails with TX_INVALID and the names of all fields whose values are invalid or contradict each other. */
 tx_status tx_generation_check(const tx_generation *generation);

@@ -172,8 +172,6 @@ static tx_status check(const tx_batch *b, const tx_batch_request *r, int64_t lim
                        "the prompt has %" PRId64 " tokens and %" PRId64 " new ones are requested; the context is "
                        "%" PRId64 " tokens: shorten the prompt or request fewer",
                        r->count, limit, b->context);
-    if (r->how->stop_count > 0 && b->owner.lm)
-        TX_TRY(b->owner.open_tokenizer(b->owner.lm));
     for (int32_t i = 0; i < r->how->bias_count; i++)
         TX_TRY(tx_fail_in(tx_check_ids(&r->how->logit_bias[i].id, 1, b->vocab), "logit_bias"));
     return tx_check_ids(r->ids, r->count, b->vocab);
@@ -194,13 +192,16 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
         return tx_fail(TX_INVALID, "tx_batch_add: all %" PRId64 " slots are in use", batch->count);
     TX_TRY(tx_slots_adapt(batch->slots, i, request->adapter));
     tx_constraint *constraint = NULL;
-    if (request->how->grammar)
-        TX_TRY(tx_constraint_create(request->how->grammar, &constraint));
+    tx_generation how = *request->how;
+    if (batch->owner.lm)
+        TX_TRY(batch->owner.prepare(batch->owner.lm, &how));
+    if (how.grammar)
+        TX_TRY(tx_constraint_create(how.grammar, &constraint));
     sequence *s = &batch->sequence[i];
     const tx_batch_request *r = request;
     *s = (sequence){.used = true,
                     .request = *request,
-                    .how = *request->how,
+                    .how = how,
                     .ticket = batch->tickets++,
                     .ids = s->ids,
                     .prompt = request->count,

@@ -88,7 +88,7 @@ static tx_status find_candidates(beams *b, int64_t p, int64_t generated, int64_t
         TX_TRY(tx_scores_check(logits, vocab));
         const tx_history history = {row_of(b, p, beam), before, generated, 0, NULL};
         log_softmax(logits, vocab, b->scores);
-        tx_scores_adjust(run->how, &history, b->scores, vocab, run->g->choice.scores);
+        TX_TRY(tx_scores_adjust(run->how, &history, b->scores, vocab, run->g->choice.scores));
         for (int64_t i = 0; i < vocab; i++) {
             const float score = run->g->choice.scores[i] + b->search[p].score[beam];
             count = insert(b->candidate, count, b->keep, (candidate){score, (int32_t)beam, (int32_t)i, false});

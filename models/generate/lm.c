@@ -150,6 +150,7 @@ void tx_lm_free(tx_lm *lm)
     for (int32_t d = 0; d < lm->devices; d++)
         tx_engine_free(lm->engine[d]);
     tx_encoder_free(lm->encoder);
+    tx_breakers_free(lm->breakers);
     tx_tokenizer_free(lm->tokenizer);
     tx_config_free(lm->config);
     tx_lora_free(lm->lora);

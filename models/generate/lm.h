@@ -43,6 +43,7 @@ struct tx_lm {
     tx_generator_options compiled;
     tx_tokenizer *tokenizer; /* NULL until it is needed, like the encoder */
     tx_encoder *encoder;
+    tx_breakers *breakers; /* the default ones, NULL until they are needed */
 };
 
 #define TX_LM_DEVICE 64 /* bytes of a device's name */

@@ -45,8 +45,9 @@ tx_status tx_run_wait(tx_slots *slots, tx_comm *comm);
 /* The language model that a batch occupies. */
 typedef struct tx_batch_owner {
     tx_lm *lm;
-    tx_status (*open_tokenizer)(tx_lm *lm); /* for stop strings */
-    void (*release)(tx_lm *lm);             /* when the batch is freed */
+    /* Opens the tokenizer and other parts that the settings of a request need, and completes these. */
+    tx_status (*prepare)(tx_lm *lm, tx_generation *how);
+    void (*release)(tx_lm *lm); /* when the batch is freed */
 } tx_batch_owner;
 
 /* Creates a batch over slots, which it owns from then on, also if this fails. Without an owner, pass NULL; then

@@ -3,6 +3,7 @@
 #include "models/generate/sample.h"
 
 #include "api/base/arithmetic.h"
+#include "models/generate/dry.h"
 #include "models/heap.h"
 #include "models/tokenizer/hash.h"
 
@@ -81,8 +82,8 @@ static bool has_penalty(const tx_generation *how)
     return how->repetition_penalty != 1.0 || how->presence_penalty != 0.0 || how->frequency_penalty != 0.0;
 }
 
-void tx_scores_adjust(const tx_generation *how, const tx_history *history, const float *from, int64_t vocab,
-                      float *scores)
+tx_status tx_scores_adjust(const tx_generation *how, const tx_history *history, const float *from, int64_t vocab,
+                           float *scores)
 {
     const float penalty = (float)how->repetition_penalty, presence = (float)how->presence_penalty;
     const int64_t prompt = history->count - history->generated;
@@ -97,17 +98,20 @@ void tx_scores_adjust(const tx_generation *how, const tx_history *history, const
     }
     for (int64_t i = prompt; how->frequency_penalty != 0.0 && i < history->count; i++)
         scores[history->ids[i]] -= (float)how->frequency_penalty;
+    if (tx_dry_is_on(how))
+        TX_TRY(tx_dry_apply(how, history, vocab, scores));
     for (int32_t i = 0; i < how->bias_count; i++)
         if (how->logit_bias[i].id < vocab)
             scores[how->logit_bias[i].id] += how->logit_bias[i].bias;
     for (int32_t i = 0; is_short(how, history) && i < how->eos_count; i++)
         if (how->eos_token_id[i] < vocab)
             scores[how->eos_token_id[i]] = -INFINITY;
+    return TX_OK;
 }
 
 static bool adjusts(const tx_generation *how, const tx_history *history)
 {
-    return history->allowed || has_penalty(how) || how->bias_count > 0 ||
+    return history->allowed || has_penalty(how) || tx_dry_is_on(how) || how->bias_count > 0 ||
            (is_short(how, history) && how->eos_count > 0);
 }
 
@@ -321,7 +325,7 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
     TX_TRY(tx_scores_check(logits, vocab));
     const float *scores = logits;
     if (adjusts(how, history)) {
-        tx_scores_adjust(how, history, logits, vocab, choice->scores);
+        TX_TRY(tx_scores_adjust(how, history, logits, vocab, choice->scores));
         scores = choice->scores;
     }
     const int32_t best = most_likely(scores, choice);

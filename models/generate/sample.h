@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chooses a token from logits as transformers' processors and warpers do, in their order: repetition_penalty and
- * min_new_tokens or min_length; for sampling also temperature, top_k, top_p, min_p and typical_p. OpenAI's penalties
- * and biases follow the repetition penalty, and XTC comes last. */
+ * min_new_tokens or min_length; for sampling also temperature, top_k, top_p, min_p and typical_p. OpenAI's penalties,
+ * DRY and biases follow the repetition penalty, and XTC comes last. */
 #ifndef TX_GENERATE_SAMPLE_H
 #define TX_GENERATE_SAMPLE_H
 
@@ -39,8 +39,8 @@ void tx_choice_free(tx_choice *choice);
 tx_status tx_scores_check(const float *logits, int64_t vocab);
 /* Copies the scores of allowed tokens to scores [vocab], and applies the penalties, the biases and the smallest length.
  */
-void tx_scores_adjust(const tx_generation *how, const tx_history *history, const float *from, int64_t vocab,
-                      float *scores);
+tx_status tx_scores_adjust(const tx_generation *how, const tx_history *history, const float *from, int64_t vocab,
+                           float *scores);
 /* Chooses a token from logits [vocab]. TX_UNSUPPORTED if none is allowed. */
 tx_status tx_sample(const tx_generation *how, const tx_history *history, const float *logits, tx_choice *choice,
                     int32_t *id);

@@ -2,6 +2,7 @@
  * tx_lm_generate: encodes prompts, resolves limits, and reports texts in order. tx_batch_create: a batch of requests.
  */
 #include "api/base/needs.h"
+#include "models/generate/dry.h"
 #include "models/generate/lm.h"
 #include "models/generate/run.h"
 #include "models/generate/stream.h"
@@ -74,6 +75,20 @@ static tx_status encode_prompts(texts *t, tx_lm *lm, const tx_lm_prompt *prompts
         t->longest = t->prompts[i].count > t->longest ? t->prompts[i].count : t->longest;
     }
     return TX_OK;
+}
+
+/* Opens the tokenizer and the breakers that settings need. */
+static tx_status prepare(tx_lm *lm, tx_generation *how)
+{
+    static const char *const breakers[] = {"\n", ":", "\"", "*"};
+    const bool breaks = tx_dry_is_on(how) && !how->dry_breakers;
+    if (how->stop_count > 0)
+        TX_TRY(tx_lm_open_tokenizer(lm));
+    const tx_status status = breaks && !lm->breakers ? tx_lm_open_tokenizer(lm) : TX_OK;
+    if (breaks && !lm->breakers && !status)
+        TX_TRY(tx_breakers_create(lm->tokenizer, breakers, sizeof breakers / sizeof *breakers, &lm->breakers));
+    how->dry_breakers = breaks ? lm->breakers : how->dry_breakers;
+    return status == TX_NOT_FOUND ? TX_OK : status;
 }
 
 /* ---- Limits --------------------------------------------------------------------------------------------- */
@@ -229,8 +244,9 @@ tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, 
     TX_TRY(tx_generation_check(how));
     tx_status status = TX_OK;
     t.how = *how;
-    if (t.to->text || t.how.stop_count > 0)
+    if (t.to->text)
         status = tx_lm_open_tokenizer(lm);
+    TX_THEN(status, prepare(lm, &t.how));
     TX_THEN(status, encode_prompts(&t, lm, prompts, count));
     TX_THEN(status, set_limits(&t, lm));
     t.tokenizer = lm->tokenizer;
@@ -249,7 +265,7 @@ tx_status tx_batch_create(tx_lm *lm, int64_t slots, int64_t context, tx_batch **
                                         .beams = 1,
                                         .context = context ? context : tx_lm_positions(lm),
                                         .copies = lm->devices < 2};
-    const tx_batch_owner owner = {lm, tx_lm_open_tokenizer, tx_lm_drop};
+    const tx_batch_owner owner = {lm, prepare, tx_lm_drop};
     tx_slots *created = NULL;
     TX_TRY(tx_lm_compile_slots(lm, &sizes, &created));
     const tx_status status = lm->ranks ? tx_slots_lead(created, lm->watch) : TX_OK;

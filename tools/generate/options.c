@@ -51,6 +51,9 @@ static const tx_option options[] = {
 #define FILE_SETTING(...)
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
 #include "tx_generation.def"
+    {TX_OPTION_WORDS, "dry_sequence_breakers", AT(breakers), 0, TXGEN_STOPS, "TEXT",
+     "with dry_multiplier: repetitions begin anew at TEXT; can be repeated. Default: a line break, : \" and *; none "
+     "means no texts"},
     {TX_OPTION_HEADING, .help = "ids instead of text (needs no tokenizer)"},
     {TX_OPTION_WORDS, "ids", AT(ids), .choices = "\"1 2 3\"",
      .help = "token ids to continue; can be repeated. Prints the new ids of each on a line"},
@@ -88,7 +91,8 @@ static const tx_option_spelling spellings[] = {{"-m", "model"},
                                                {"--max_tokens", "max_new_tokens"},
                                                {"-j", "json_schema"},
                                                {"--json_schema_file", "json_schema"},
-                                               {"--grammar_file", "grammar"}};
+                                               {"--grammar_file", "grammar"},
+                                               {"--dry_sequence_breaker", "dry_sequence_breakers"}};
 
 static const txgen_settings defaults = {
     .lm = {.size = sizeof(tx_lm_options), .warn = tx_warn, .progress = tx_alive_progress},
@@ -156,6 +160,7 @@ static int check(const txgen_settings *s, const tx_option_values *given)
         {labels && (s->chat || ids || s->perplexity || s->save_merged),
          "--classify and --embed exclude --chat, --ids, --perplexity and --save_merged"},
         {s->prompt_name && !s->embed, "--prompt_name needs --embed"},
+        {s->breakers.count > 0 && !(how.dry_multiplier > 0.0), "--dry_sequence_breakers needs --dry_multiplier"},
         {ids && s->stop.count > 0, "--stop and --ids exclude each other: stop strings need a tokenizer"},
         {(s->json_schema != NULL) + (s->grammar != NULL) + (s->regex != NULL) > 1,
          "--json_schema, --grammar and --regex exclude each other"},

@@ -58,6 +58,18 @@ static tx_status run_perplexity(const txgen_settings *set, tx_lm *lm)
     return status;
 }
 
+/* Compiles --dry_sequence_breakers; the word none means no texts. */
+static tx_status open_breakers(const txgen_settings *set, tx_lm *lm, tx_breakers **breakers)
+{
+    const tx_words *words = &set->breakers;
+    const bool none = words->count == 1 && strcmp(words->word[0], "none") == 0;
+    const tx_tokenizer *tokenizer;
+    if (!words->count)
+        return TX_OK;
+    TX_TRY(tx_lm_tokenizer(lm, &tokenizer));
+    return tx_breakers_create(tokenizer, words->word, none ? 0 : words->count, breakers);
+}
+
 /* ---- The program -------------------------------------------------------------------------------------- */
 
 static bool is_interactive(const txgen_settings *set)
@@ -109,6 +121,7 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
     options.context = set->alive;
     tx_lm *lm = NULL;
     txgen_grammar grammar = {0};
+    tx_breakers *breakers = NULL;
     const tx_tokenizer *tokenizer;
     const bool lines = set->classify || set->embed;
     tx_status status = lines ? txgen_lines(set, &options) : tx_lm_open(&options, &lm);
@@ -123,6 +136,8 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
             tx_print_line(stderr, "txgen: device %s", tx_lm_device(lm));
         TX_THEN(status, txgen_open_grammar(set, lm, &grammar));
         how.grammar = grammar.grammar;
+        TX_THEN(status, open_breakers(set, lm, &breakers));
+        how.dry_breakers = breakers;
         TX_THEN(status, work(set, lm, &how));
         if (!status && generates && (!set->chat || set->lm.assistant_model))
             print_usage(lm, set->lm.assistant_model);
@@ -135,6 +150,7 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
             tx_print_line(stderr, "txgen: device_map %s", tx_lm_device_map(lm));
     }
     txgen_close_grammar(&grammar);
+    tx_breakers_free(breakers);
     tx_lm_free(lm);
     return status;
 }

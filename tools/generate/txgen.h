@@ -19,7 +19,7 @@ typedef struct txgen_settings {
     tx_lm_options lm; /* run() in txgen.c sets the members without an option */
     const char *save_merged, *prompts, *logits, *perplexity, *reference, *chat_template, *system, *prompt_name,
         *adapter_weights, *chat_template_kwargs, *json_schema, *grammar, *regex;
-    tx_words prompt, ids, stop, adapter;
+    tx_words prompt, ids, stop, breakers, adapter;
     tx_generation how; /* its values are used if they are given */
     int64_t stride, max_length;
     int32_t combination_type;

@@ -56,7 +56,7 @@ static const struct {
     {"lora_int_id", 1 << SERVE_UNLOAD, EMPTY},
 #define SETTING(KIND, name, initial, least, most, choices, key, ...) {key, IN_BOTH | IN_RESPONSE, NULL},
 #include "tx_generation.def"
-    {"seed stop logit_bias stream", IN_BOTH | IN_RESPONSE, NULL},
+    {"seed stop logit_bias stream dry_sequence_breakers", IN_BOTH | IN_RESPONSE, NULL},
     {"instructions max_output_tokens text reasoning", IN_RESPONSE, NULL},
     {"tools tool_choice parallel_tool_calls chat_template_kwargs", IN_RESPONSE, NULL},
     {"store previous_response_id conversation background include prompt max_tool_calls top_logprobs stream_options",
@@ -68,7 +68,7 @@ static const struct {
     {"messages tools documents chat_template_kwargs reasoning_effort add_generation_prompt continue_final_message",
      IN_MESSAGES, NULL},
     {"tool_choice parallel_tool_calls function_call max_completion_tokens top_logprobs", IN_CHAT, NULL},
-    {"suffix top_a mirostat dry_multiplier use_beam_search early_stopping "
+    {"suffix top_a mirostat use_beam_search early_stopping "
      "ignore_eos stop_token_ids include_stop_str_in_output bad_words prompt_logprobs functions",
      IN_BOTH, EMPTY},
     {"length_penalty repeat_penalty tfs_z", IN_BOTH, "1"},
@@ -188,6 +188,25 @@ static tx_status read_bias(serve_call *c)
     return TX_OK;
 }
 
+/* "dry_sequence_breakers": ["\n"] */
+static tx_status read_breakers(serve_call *c)
+{
+    const char *texts[SERVE_STOPS] = {NULL};
+    tx_json *list = NULL;
+    if (!tx_json_has(c->body, "dry_sequence_breakers"))
+        return TX_OK;
+    TX_TRY(tx_json_get(c->body, "dry_sequence_breakers", TX_JSON_ARRAY, &list));
+    const size_t count = tx_json_size(list);
+    if (count >= SERVE_STOPS)
+        return tx_fail(TX_INVALID, "dry_sequence_breakers: %zu texts; at most %d are supported", count,
+                       SERVE_STOPS - 1);
+    for (size_t i = 0; i < count; i++)
+        TX_TRY(tx_json_as_string(tx_json_at(list, i), "dry_sequence_breakers", &texts[i]));
+    TX_TRY(tx_breakers_create(c->server->tokenizer, texts, (int32_t)count, &c->breakers));
+    c->how.dry_breakers = c->breakers;
+    return TX_OK;
+}
+
 static tx_status read_logprobs(serve_call *c)
 {
     int64_t top = 0;
@@ -232,6 +251,7 @@ static tx_status read_settings(serve_call *c, int64_t *texts)
     how->do_sample = how->temperature > 0.0;
     TX_TRY(read_stops(c));
     TX_TRY(read_bias(c));
+    TX_TRY(read_breakers(c));
     TX_TRY(serve_read_grammar(c));
     TX_TRY(read_logprobs(c));
     return tx_generation_check(how);

@@ -156,6 +156,7 @@ struct serve_call {
     tx_generation how;
     tx_logit_bias *bias;        /* of `how` */
     tx_grammar *grammar;        /* of `how`; or NULL */
+    tx_breakers *breakers;      /* of `how`; or NULL */
     const tx_json *tools;       /* in `body`; NULL leaves calls in the content */
     bool one_call;              /* parallel_tool_calls is false */
     const char *required;       /* a call of this tool is required; "" for any tool; NULL for none */
@@ -216,9 +217,9 @@ typedef struct serve_server {
     int64_t preparing;               /* calls that are fresh or being parsed */
     bool closes;                     /* the workers end */
     struct serve_client *clients;    /* the connections */
-    serve_text *queue, *last; /* ordered by priority; the last one, unless it is empty */
-    int64_t queued, running; /* texts */
-    int64_t open;            /* calls that exist */
+    serve_text *queue, *last;        /* ordered by priority; the last one, unless it is empty */
+    int64_t queued, running;         /* texts */
+    int64_t open;                    /* calls that exist */
     uint64_t serial;
     bool drains;       /* refuse new requests, and end the engine thread after the accepted ones */
     char failure[512]; /* of ranks that divide the model: why the server ends; else "" */

@@ -65,6 +65,7 @@ static void destroy(serve_call *call)
     free(call->bias);
     free(call->prefix);
     tx_grammar_free(call->grammar);
+    tx_breakers_free(call->breakers);
     free(call->input);
     free(call->out.data);
     free(call->raw.data);
