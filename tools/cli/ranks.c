@@ -39,16 +39,24 @@ tx_status tx_ranks_join(tx_comm **ranks)
     return tx_comm_open(NULL, NULL, ranks);
 }
 
+void tx_ranks_speak(void)
+{
+    if (errors < 0)
+        return;
+    fflush(stderr);
+    dup2(errors, STDERR_FILENO);
+    close(errors);
+    errors = -1;
+}
+
 int tx_ranks_leave(const tx_cli *program, tx_status status, tx_comm *ranks)
 {
     if (!status && ranks)
         tx_comm_close(ranks);
     if (!status)
         return 0;
-    if (errors >= 0) {
-        fflush(stderr);
+    if (errors >= 0)
         nanosleep(&(struct timespec){.tv_sec = 3}, NULL);
-        dup2(errors, STDERR_FILENO);
-    }
+    tx_ranks_speak();
     return tx_complain(program, TX_EXIT_FAILURE, "%s", tx_error());
 }

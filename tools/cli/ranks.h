@@ -11,6 +11,9 @@
 int32_t tx_ranks_started(void);
 /* Silences this process if it is not rank 0. */
 void tx_ranks_hush(void);
+/* Restores standard error. Call it before the process may execute itself again (tx_wait_passively), which then is
+ * silenced anew. */
+void tx_ranks_speak(void);
 /* Joins the ranks, if there are several. */
 tx_status tx_ranks_join(tx_comm **ranks);
 /* Leaves them and returns the exit status. Other ranks than 0 report a failure late: rank 0 often fails likewise, and

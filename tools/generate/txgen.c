@@ -172,8 +172,11 @@ int main(int argc, char **argv)
     tx_engine_workers(argc, argv);
     tx_ranks_hush();
     int result = txgen_parse(argc, argv, &set, &given);
-    if (result == TX_GO_ON)
+    if (result == TX_GO_ON) {
+        tx_ranks_speak();
         tx_wait_passively(argv, (int32_t)set.lm.threads);
+        tx_ranks_hush();
+    }
     if (result == TX_GO_ON && tx_ranks_join(&set.lm.ranks))
         result = tx_ranks_leave(&txgen_program, TX_IO, NULL);
     if (result == TX_GO_ON) {

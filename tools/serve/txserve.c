@@ -328,7 +328,9 @@ int main(int argc, char **argv)
     if (result == TX_GO_ON)
         result = tx_complain_misuse(&serve_program, misuses, sizeof misuses / sizeof misuses[0]);
     if (result == TX_GO_ON) {
+        tx_ranks_speak();
         tx_wait_passively(argv, (int32_t)set.lm.threads);
+        tx_ranks_hush();
         result = start(&set);
     }
     return tx_end(&serve_program, result);
