@@ -95,14 +95,14 @@ typedef enum tx_init {
 
 /* Sections of a parameter along one dimension: q | k | v, or gate | up. Files may store them as separate tensors and
  * ranks may divide each of them. */
-#define TX_MAX_SECTIONS 4
+#define TX_MAX_SECTIONS 5
 typedef struct tx_param_sections {
     int32_t count;     /* 0 if the parameter has no sections */
     int32_t dimension; /* of a parameter of rank 1 to 3 */
     int64_t size[TX_MAX_SECTIONS];
-    /* Ranks divide sections into multiples of `unit` elements (the head size); 0 allows any division. See
+    /* Ranks divide section i into multiples of unit[i] elements (the head size); 0 allows any division. See
      * tx_param_spec.split. */
-    int64_t unit;
+    int64_t unit[TX_MAX_SECTIONS];
 } tx_param_sections;
 
 /* How graphs round a matrix before they read it, so that training sees the values that an export to blocks will store.
@@ -134,10 +134,10 @@ typedef struct tx_param_spec {
     tx_dtype dtype; /* packed types: matrices (of experts, too) whose rows are whole blocks (tx_base.h) */
     tx_param_sections sections;
     /* 1 + the dimension that tensor-parallel ranks divide (tx_parallel_options), or 0 to replicate the parameter. Each
-     * section along that dimension is divided separately. The parameter has one or two dimensions, multiples of the
-     * number of ranks. If the first dimension is padded, the last rank has fewer rows and more padding. A section of
-     * the first dimension may have fewer units than there are ranks, if the ranks are a multiple of the units.
-     * Neighbouring ranks then share a unit, and training plans sum its gradient over them. */
+     * section along that dimension is divided separately. The dimension is a multiple of the number of ranks. If the
+     * first dimension is padded, the last rank has fewer rows and more padding. A section of the first dimension may
+     * have fewer units than there are ranks, if the ranks are a multiple of the units. Neighbouring ranks then share a
+     * unit, and training plans sum its gradient over them. */
     int32_t split;
     /* Whether the first dimension counts experts. Expert-parallel ranks have equally many of them each. */
     bool experts;

@@ -18,11 +18,11 @@ static bool has_good_sections(const tx_param_spec *spec)
     if (s->count == 0)
         return true;
     if (s->count < 0 || s->count > TX_MAX_SECTIONS || s->dimension < 0 || s->dimension >= spec->shape.rank ||
-        spec->shape.rank > 3 || s->unit < 0)
+        spec->shape.rank > 3)
         return false;
     int64_t sum = 0;
     for (int32_t i = 0; i < s->count; i++) {
-        if (s->size[i] < 1 || (s->unit > 0 && s->size[i] % s->unit != 0))
+        if (s->size[i] < 1 || s->unit[i] < 0 || (s->unit[i] > 0 && s->size[i] % s->unit[i] != 0))
             return false;
         sum += s->size[i];
     }

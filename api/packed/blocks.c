@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-_Static_assert(TX_BLOCK_PARTS == TX_MAX_SECTIONS, "a part for each section");
-
 /* Finds the section of rows that contains a row: its number, its first row and the row after it. Sections that are one
  * tensor in files count as one. */
 static int32_t section_of(const tx_param_spec *spec, int64_t row, int64_t *first, int64_t *end)

@@ -80,6 +80,9 @@ static tx_status check_blocks(const char *name, const tx_param_spec *spec)
 {
     const int64_t values = tx_packed_unit(spec->dtype);
     char text[96];
+    if (spec->apart && spec->sections.count > TX_BLOCK_PARTS)
+        return tx_fail(TX_UNSUPPORTED, "parameter %s: at most %d sections can have types of their own", name,
+                       TX_BLOCK_PARTS);
     if (!has_matrices(spec) || tx_shape_last(&spec->shape) % values != 0 || tx_shape_rows(&spec->shape) > INT32_MAX)
         return tx_fail(TX_UNSUPPORTED,
                        "parameter %s of shape %s cannot be stored in %s: its rows are not multiples of %" PRId64, name,
@@ -99,7 +102,7 @@ tx_status tx_packed_check(const char *name, const tx_param_spec *spec)
                        "parameter %s of shape %s cannot be stored in 4 bits: only matrices can, whose rows are "
                        "multiples of %d: load the model in 16 bits",
                        name, tx_shape_text(&spec->shape, text, sizeof text), TX_NF4_BLOCK);
-    for (int32_t i = 0; i < s->count && s->dimension + 2 == spec->shape.rank; i++)
+    for (int32_t i = 0; i < s->count && spec->apart && s->dimension + 2 == spec->shape.rank; i++)
         if (s->size[i] * row % unit != 0)
             return tx_fail(TX_UNSUPPORTED,
                            "parameter %s: section %d of %" PRId64 " elements is not a multiple of the %" PRId64

@@ -43,8 +43,8 @@ static tx_status check_division(const tx_division *d, const char *name, const tx
         return tx_fail(TX_UNSUPPORTED, "parameter %s: parameters stored in %s cannot be divided among ranks", name,
                        tx_dtype_name(spec->dtype));
     for (int32_t i = 0; i < (sections ? s->count : 1); i++) {
-        const bool units = sections && s->unit > 0;
-        const int64_t part = !sections ? size : units ? s->size[i] / s->unit : s->size[i];
+        const bool units = sections && s->unit[i] > 0;
+        const int64_t part = !sections ? size : units ? s->size[i] / s->unit[i] : s->size[i];
         if (padded ? tx_own_rows(part, d->parts - 1, d->parts, &first) == 0
                    : !can_divide(part, d->parts, units && d->dimension == 0))
             return tx_fail(TX_UNSUPPORTED, "parameter %s: %" PRId64 " cannot be divided among %" PRId32 " ranks", name,
@@ -64,7 +64,7 @@ tx_status tx_own_check(const tx_param_record *record)
 /* Returns how many ranks have the same units of a section with fewer units than ranks; 1 if it is divided among all. */
 static int32_t replicas_of(const tx_param_sections *sections, int32_t section, int32_t parts)
 {
-    const int64_t units = sections->unit > 0 ? sections->size[section] / sections->unit : parts;
+    const int64_t unit = sections->unit[section], units = unit > 0 ? sections->size[section] / unit : parts;
     return units < parts ? (int32_t)(parts / units) : 1;
 }
 

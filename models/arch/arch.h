@@ -128,15 +128,19 @@ bool tx_arch_recurs(const tx_config *config);
  * Only the experts that a token is routed to count. */
 double tx_arch_flops(const tx_config *config);
 
+/* The names of the states of recurrent layers begin with this. */
+#define TX_ARCH_STATES "state."
+
 typedef struct tx_arch_options {
-    size_t size;        /* sizeof(tx_arch_options) */
-    bool train;         /* apply dropout as configured */
-    bool no_dropout;    /* not even in training */
-    bool base;          /* leave the adapter out: the logits of its base model, as a reference */
-    float noise;        /* NEFTune alpha for training, see tx_arch_noise; 0 disables it */
-    int64_t cache;      /* positions of the KV caches, states "cache.h.<layer>.key" and ".value"; 0 means no caches */
-    int64_t cache_rows; /* rows of the KV caches, with the input `slots`; 0 means B */
-    bool cache_q8_0;    /* the KV caches hold blocks of Q8_0, not the type of activations; not for T5 */
+    size_t size;          /* sizeof(tx_arch_options) */
+    bool train;           /* apply dropout as configured */
+    bool no_dropout;      /* not even in training */
+    bool base;            /* leave the adapter out: the logits of its base model, as a reference */
+    float noise;          /* NEFTune alpha for training, see tx_arch_noise; 0 disables it */
+    int64_t cache;        /* positions of the KV caches, states "cache.h.<layer>.key" and ".value"; 0 means no caches */
+    int64_t cache_rows;   /* rows of the KV caches, with the input `slots`; 0 means B */
+    int64_t spare_states; /* more rows of the states of recurrent layers (TX_ARCH_STATES), which no sample has */
+    bool cache_q8_0;      /* the KV caches hold blocks of Q8_0, not the type of activations; not for T5 */
     /* For models with experts. Capacity factor: an expert accepts at most ceil(capacity times the average number of
      * tokens per expert) of a graph's tokens. 0 means no limit. */
     float capacity;

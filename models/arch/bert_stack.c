@@ -95,11 +95,11 @@ static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent,
     (void)block;
     const tx_bert_config *c = bert_of(config);
     if (extent == TX_BERT_QKV)
-        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};
+        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, {0}};
     if (extent == TX_BERT_GATED)
-        *sections = (tx_param_sections){2, dimension, {c->intermediate_size, c->intermediate_size}, 0};
+        *sections = (tx_param_sections){2, dimension, {c->intermediate_size, c->intermediate_size}, {0}};
     if (extent == TX_BERT_QK)
-        *sections = (tx_param_sections){2, dimension, {config->width, config->width}, 0};
+        *sections = (tx_param_sections){2, dimension, {config->width, config->width}, {0}};
     return extent == TX_BERT_POSITIONS   ? c->max_position_embeddings
            : extent == TX_BERT_TYPES     ? c->type_vocab_size
            : extent == TX_BERT_EMBEDDING ? c->embedding_size

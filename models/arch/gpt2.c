@@ -143,7 +143,7 @@ static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent,
     (void)block;
     const int64_t inner = tx_gpt2_of(config)->n_inner;
     if (extent == QKV)
-        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};
+        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, {0}};
     return extent == POSITIONS ? config->positions
            : extent == QKV     ? 3 * config->width
            : extent == LABELS  ? config->labels

@@ -8,16 +8,16 @@
 #define CONV LAYER "conv."
 
 /* The rows up to the MLP. */
-#define LFM2_ROWS                                                                                           \
-    EMBED_ROW, {INPUT_NORM, LAYER "operator_norm.weight", {WIDTH}, ONES},                                   \
-        {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .in = is_attending},        \
-        {HEAD_NORM, LAYER "self_attn.q_layernorm|k_layernorm.weight", {QK_HEAD}, ONES, .in = is_attending}, \
-        {O_PROJ, LAYER "self_attn.out_proj.weight", {WIDTH, HEADS}, .in = is_attending},                    \
-        {MIXER_IN, CONV "in_proj.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent},                       \
-        {MIXER_CONV, CONV "conv.weight", {MIXER_CHANNELS, ONE, MIXER_TAPS}, .in = is_recurrent},            \
-        {MIXER_OUT, CONV "out_proj.weight", {WIDTH, MIXER_VALUES}, .in = is_recurrent},                     \
-    {                                                                                                       \
-        POST_NORM, LAYER "ffn_norm.weight", {WIDTH}, ONES                                                   \
+#define LFM2_ROWS                                                                                                \
+    EMBED_ROW, {INPUT_NORM, LAYER "operator_norm.weight", {WIDTH}, ONES},                                        \
+        {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .in = is_attending, .split = 1}, \
+        {HEAD_NORM, LAYER "self_attn.q_layernorm|k_layernorm.weight", {QK_HEAD}, ONES, .in = is_attending},      \
+        {O_PROJ, LAYER "self_attn.out_proj.weight", {WIDTH, HEADS}, .in = is_attending, .split = 2},             \
+        {MIXER_IN, CONV "in_proj.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent, .split = 1},                \
+        {MIXER_CONV, CONV "conv.weight", {MIXER_CHANNELS, ONE, MIXER_TAPS}, .in = is_recurrent, .split = 1},     \
+        {MIXER_OUT, CONV "out_proj.weight", {WIDTH, MIXER_VALUES}, .in = is_recurrent, .split = 2},              \
+    {                                                                                                            \
+        POST_NORM, LAYER "ffn_norm.weight", {WIDTH}, ONES                                                        \
     }
 #define MLP LAYER "feed_forward."
 #define MLP_ROWS(layers)                                                              \

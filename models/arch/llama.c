@@ -25,7 +25,7 @@ const tx_stack_row tx_llama_rows[] = {
 /* A parameter gate | up with this inner width. */
 static int64_t gate_and_up(int64_t inner, int32_t dimension, tx_param_sections *sections)
 {
-    *sections = (tx_param_sections){2, dimension, {inner, inner}, 0};
+    *sections = (tx_param_sections){2, dimension, {inner, inner}, {0}};
     return 2 * inner;
 }
 
@@ -38,19 +38,19 @@ static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent,
     case QKV: /* perhaps q, k and v of a head together */
         if (c->attention.by_head || c->attention.by_group)
             return heads + 2 * of_kv;
-        *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}, size};
+        *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}, {size, size, size}};
         return heads + 2 * of_kv;
     case QK:
-        *sections = (tx_param_sections){2, dimension, {heads, of_kv}, size};
+        *sections = (tx_param_sections){2, dimension, {heads, of_kv}, {size, size}};
         return heads + of_kv;
     case GATED_QKV:
-        *sections = (tx_param_sections){3, dimension, {2 * heads, of_kv, of_kv}, size};
+        *sections = (tx_param_sections){3, dimension, {2 * heads, of_kv, of_kv}, {2 * size, size, size}};
         return 2 * (heads + of_kv);
     case QK_HEAD:
-        *sections = (tx_param_sections){2, dimension, {size, size}, 0};
+        *sections = (tx_param_sections){2, dimension, {size, size}, {0}};
         return 2 * size;
     case QK_WIDTH:
-        *sections = (tx_param_sections){2, dimension, {heads, of_kv}, 0};
+        *sections = (tx_param_sections){2, dimension, {heads, of_kv}, {0}};
         return heads + of_kv;
     case LATENT_QUERY:
         return c->latent.query_rank;
@@ -91,8 +91,10 @@ static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent,
     case LABELS:
         return config->labels;
     case MIXER_INPUTS:
+        tx_mixer_sections(c, true, dimension, sections);
         return tx_mixer_inputs(c);
     case MIXER_CHANNELS:
+        tx_mixer_sections(c, false, dimension, sections);
         return tx_mixer_channels(c);
     case MIXER_TAPS:
         return c->mixer.taps;
@@ -113,7 +115,7 @@ static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent,
     case STREAM_PAIRS:
         return TX_LLAMA_STREAMS * TX_LLAMA_STREAMS;
     case OTHER_STREAMS:
-        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};
+        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, {0}};
         return 3 * config->width;
     case LOW_RANK:
         return c->streams.low_rank;

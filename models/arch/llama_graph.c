@@ -246,7 +246,7 @@ static tx_tensor *scaled(tx_tensor *x, double multiplier)
 static tx_tensor *mlp(const tx_stack *b, tx_tensor *x)
 {
     const llama_config *c = llama_of(b->config);
-    const int64_t sizes[] = {mlp_size(c), mlp_size(c)};
+    const int64_t inner = mlp_size(c) / b->parts, sizes[] = {inner, inner};
     const double multipliers[] = {c->mlp.multipliers[0], 1};
     tx_tensor *h = tx_stack_linear(b, x, GATE_UP_PROJ, GATE_UP_BIAS);
     h = activate(b, tx_llama_scale_columns(b->graph, h, 2, sizes, multipliers));

@@ -15,13 +15,18 @@
 #define MAMBA LAYER "mamba."
 
 /* The rows of Llama up to the second norm, with Mamba layers. */
-#define MIXED_ROWS                                                                                             \
-    EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},                                    \
-        {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .in = is_attending},           \
-        {QKV_BIAS,          LAYER "self_attn.q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, IF(attention.qkv_bias), \
-         .in = is_attending},                                                                                  \
-        {O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .in = is_attending},                         \
-        {O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention.bias), .in = is_attending},       \
+#define MIXED_ROWS                                                                                               \
+    EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},                                      \
+        {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .in = is_attending, .split = 1}, \
+        {QKV_BIAS,                                                                                               \
+         LAYER "self_attn.q_proj|k_proj|v_proj.bias",                                                            \
+         {QKV},                                                                                                  \
+         ZEROS,                                                                                                  \
+         IF(attention.qkv_bias),                                                                                 \
+         .in = is_attending,                                                                                     \
+         .split = 1},                                                                                            \
+        {O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .in = is_attending, .split = 2},               \
+        {O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention.bias), .in = is_attending},         \
         MAMBA_ROWS(MAMBA, TX_STACK_NORMAL, TX_STACK_ONE)
 
 static const tx_stack_row granite_rows[] = {

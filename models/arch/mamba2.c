@@ -53,8 +53,9 @@ static tx_status read(const tx_json *json, tx_config *config)
     if (expand * config->width != tx_mixer_values(c))
         return tx_fail(TX_INVALID, "expand times hidden_size, %" PRId64 ", is not num_heads times head_dim, %" PRId64,
                        expand * config->width, tx_mixer_values(c));
-    TX_TRY(tx_mixer_read_limits(json, "time_step_limit", c));
-    return tx_mixer_read(json, c, 0);
+    for (int64_t i = 0; i < TX_LLAMA_LAYERS; i++) /* also those of deeper copies, which predictions make */
+        add_layer(&c->mixer.layers, i);
+    return tx_mixer_read_limits(json, "time_step_limit", c);
 }
 
 /* ---- GGUF files ---------------------------------------------------------------------------------------- */

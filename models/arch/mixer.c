@@ -34,6 +34,62 @@ int64_t tx_mixer_inputs(const llama_config *c)
     return channels + tx_mixer_values(c) + c->mixer.v_heads;
 }
 
+void tx_mixer_sections(const llama_config *c, bool inputs, int32_t dimension, tx_param_sections *sections)
+{
+    const int64_t values = tx_mixer_values(c), keys = c->mixer.k_heads * c->mixer.k_size, heads = c->mixer.v_heads;
+    const int64_t k = c->mixer.k_size, v = c->mixer.v_size;
+    switch (c->mixer.kind) {
+    case TX_MIXER_DELTA: /* q, k and v */
+        if (!inputs || !c->mixer.joined)
+            *sections = (tx_param_sections){3, dimension, {keys, keys, values}, {k, k, v}};
+        break;
+    case TX_MIXER_MAMBA2: /* perhaps gates, then x, B and C, and perhaps steps */
+        *sections = inputs ? (tx_param_sections){5, dimension, {values, values, keys, keys, heads}, {v, v, k, k, 1}}
+                           : (tx_param_sections){3, dimension, {values, keys, keys}, {v, k, k}};
+        break;
+    default: /* both gates and x */
+        if (inputs)
+            *sections = (tx_param_sections){3, dimension, {values, values, values}, {0}};
+        break;
+    }
+}
+
+/* ---- Sizes of a tensor-parallel rank ------------------------------------------------------------------- */
+
+typedef struct rank_sizes {
+    int64_t k_heads, v_heads; /* heads of keys (the groups of Mamba-2) and of values */
+    int64_t keys, values, channels;
+    int32_t sharing; /* ranks that have the same head of keys, each with other heads of values */
+} rank_sizes;
+
+static const char *name_of(const tx_config *config, size_t member)
+{
+    const tx_config_key *key = tx_config_key_at(config->architecture, member);
+    return key ? key->name : "heads of recurrent layers";
+}
+
+/* Fails if heads or channels cannot be divided. Fewer heads of keys than ranks are replicated, unless files have the
+ * inputs of each next to those of its heads of values. */
+static rank_sizes sizes_of(tx_stack *b)
+{
+    const llama_config *c = llama_of(b->config);
+    const char *of_k = name_of(b->config, offsetof(llama_config, mixer.k_heads)),
+               *of_v = name_of(b->config, offsetof(llama_config, mixer.v_heads));
+    rank_sizes p = {.sharing = 1};
+    if (c->mixer.kind == TX_MIXER_CONV) {
+        p.values = tx_stack_heads_per_rank(b, c->base.width, name_of(b->config, offsetof(llama_config, base.width)));
+    } else {
+        p.v_heads = tx_stack_heads_per_rank(b, c->mixer.v_heads, of_v);
+        p.k_heads = c->mixer.joined ? tx_stack_heads_per_rank(b, c->mixer.k_heads, of_k)
+                                    : tx_stack_kv_heads_per_rank(b, c->mixer.k_heads, of_k);
+        p.sharing = b->parts > c->mixer.k_heads ? (int32_t)(b->parts / c->mixer.k_heads) : 1;
+        p.keys = p.k_heads * c->mixer.k_size;
+        p.values = p.v_heads * c->mixer.v_size;
+    }
+    p.channels = p.values + 2 * p.keys;
+    return p;
+}
+
 /* ---- Graph --------------------------------------------------------------------------------------------- */
 
 /* A state of the current layer, F32 [rows of the caches, rows, columns]. In beam search it first becomes that of
@@ -42,26 +98,26 @@ static tx_tensor *state_of(const tx_stack *b, const char *part, int64_t rows, in
 {
     char name[TX_ARCH_NAME];
     const int64_t count = b->options->cache_rows > 0 ? b->options->cache_rows : tx_tensor_shape(b->tokens)->dim[0];
-    snprintf(name, sizeof name, "cache.h.%" PRId64 ".%s", b->block, part);
-    tx_tensor *state = tx_state_full(b->graph, name, TX_SHAPE(count, rows, columns)),
+    snprintf(name, sizeof name, TX_ARCH_STATES "%" PRId64 ".%s", b->block, part);
+    tx_tensor *state = tx_state_full(b->graph, name, TX_SHAPE(count + b->options->spare_states, rows, columns)),
               *sources = tx_find_input(b->graph, "sources");
     return state && sources && tx_cache_reorder(state, sources) ? NULL : state;
 }
 
-static tx_tensor *convolve(tx_stack *b, tx_tensor *x, bool silu)
+static tx_tensor *convolve(tx_stack *b, tx_tensor *x, const rank_sizes *p, bool silu)
 {
     const llama_config *c = llama_of(b->config);
     tx_tensor *w = tx_stack_weight(b, MIXER_CONV);
     tx_tensor *bias = tx_stack_has(b, MIXER_CONV_BIAS) ? tx_stack_weight(b, MIXER_CONV_BIAS) : NULL;
-    w = w ? tx_reshape(w, TX_SHAPE(tx_mixer_channels(c), c->mixer.taps)) : NULL;
+    w = w ? tx_reshape(w, TX_SHAPE(p->channels, c->mixer.taps)) : NULL;
     if (b->options->cache > 0 && c->mixer.taps > 1)
-        return tx_short_conv_cached(x, w, bias, state_of(b, "tail", c->mixer.taps - 1, tx_mixer_channels(c)),
+        return tx_short_conv_cached(x, w, bias, state_of(b, "tail", c->mixer.taps - 1, p->channels),
                                     tx_find_input(b->graph, "spans"), silu);
     return tx_short_conv(x, w, bias, tx_find_input(b->graph, "attention_starts"), silu);
 }
 
 /* Linear attention over the result of the convolution. */
-static tx_tensor *scan(tx_stack *b, tx_tensor *qkv, tx_tensor *rates)
+static tx_tensor *scan(tx_stack *b, tx_tensor *qkv, tx_tensor *rates, const rank_sizes *p)
 {
     const llama_config *c = llama_of(b->config);
     const bool delta = c->mixer.kind == TX_MIXER_DELTA;
@@ -69,8 +125,8 @@ static tx_tensor *scan(tx_stack *b, tx_tensor *qkv, tx_tensor *rates)
                                      .delta = delta,
                                      .low = (float)c->mixer.low,
                                      .high = c->mixer.high > 0 ? (float)c->mixer.high : INFINITY,
-                                     .k_heads = (int32_t)c->mixer.k_heads,
-                                     .v_heads = (int32_t)c->mixer.v_heads,
+                                     .k_heads = (int32_t)p->k_heads,
+                                     .v_heads = (int32_t)p->v_heads,
                                      .k_size = (int32_t)c->mixer.k_size,
                                      .eps = delta ? KEY_EPS : 0.0f,
                                      .scale = delta ? (float)(1 / sqrt((double)c->mixer.k_size)) : 1.0f};
@@ -78,15 +134,35 @@ static tx_tensor *scan(tx_stack *b, tx_tensor *qkv, tx_tensor *rates)
     tx_tensor *skip = tx_stack_has(b, MIXER_SKIP) ? tx_stack_weight(b, MIXER_SKIP) : NULL;
     if (b->options->cache > 0)
         return tx_linear_scan_cached(qkv, rates, skip,
-                                     state_of(b, "state", c->mixer.v_heads * c->mixer.k_size, c->mixer.v_size),
+                                     state_of(b, "state", p->v_heads * c->mixer.k_size, c->mixer.v_size),
                                      tx_find_input(b->graph, "spans"), &options);
     return tx_linear_scan(qkv, rates, skip, tx_find_input(b->graph, "attention_starts"), &options);
+}
+
+/* The RMS norm of a group of columns that several ranks divide, by the sum of squares of all its columns: x [B, T, n],
+ * gamma [n]. The sums of all groups are one tensor, so that all ranks add. */
+static tx_tensor *norm_shared(const tx_stack *b, tx_tensor *x, tx_tensor *gamma, const rank_sizes *p)
+{
+    const llama_config *c = llama_of(b->config);
+    const int64_t groups = c->mixer.k_heads, group = b->part / p->sharing;
+    const tx_shape shape = *tx_tensor_shape(x), rows = TX_SHAPE(shape.dim[0], shape.dim[1]);
+    tx_tensor *sums = tx_reduce(x, TX_REDUCE_SUMSQ, TX_AXIS_LAST);
+    sums = sums ? tx_reshape(sums, TX_SHAPE(shape.dim[0], shape.dim[1], 1)) : NULL;
+    sums = tx_tp_input(tx_tp_all_reduce(tx_shift_rows(sums, groups, -group, 0)));
+    sums = sums ? tx_reshape(columns_of(sums, group, 1), rows) : NULL;
+    tx_tensor *mean = tx_scale(sums, 1.0f / (float)(p->sharing * p->values));
+    tx_tensor *factor = tx_rsqrt(tx_add(mean, tx_fill(b->graph, rows, (float)c->norms.eps)));
+    return factor
+               ? tx_mul(tx_mul(x, tx_broadcast(factor, shape, TX_AXIS_LAST)), tx_broadcast(gamma, shape, TX_AXIS_ROWS))
+               : NULL;
 }
 
 /* The RMS norm of each of `groups` groups of columns. They share a weight if it has one group's size. */
 static tx_tensor *norm_groups(tx_stack *b, tx_tensor *x, int64_t groups)
 {
+    const bool replicated = llama_of(b->config)->mixer.kind == TX_MIXER_DELTA;
     tx_tensor *gamma = tx_stack_weight(b, MIXER_NORM);
+    gamma = replicated ? tx_tp_input(gamma) : gamma;
     if (!x || !gamma)
         return NULL;
     const tx_shape shape = *tx_tensor_shape(x);
@@ -110,15 +186,15 @@ static tx_tensor *of_groups(tx_tensor *x, int64_t groups, int64_t first, int64_t
 
 /* The inputs of a DeltaNet: q | k | v, the gates and b | a. Qwen3-Next stores the outputs q, k, v, gate of each head of
  * keys, and b, a of each, one after another. */
-static void delta_inputs(tx_stack *b, tx_tensor *x, tx_tensor **qkv, tx_tensor **gate, tx_tensor **rates)
+static void delta_inputs(tx_stack *b, tx_tensor *x, const rank_sizes *p, tx_tensor **qkv, tx_tensor **gate,
+                         tx_tensor **rates)
 {
     const llama_config *c = llama_of(b->config);
-    tx_tensor *in = tx_stack_linear(b, x, MIXER_IN, NO_BIAS), *of_heads = tx_stack_linear(b, x, MIXER_RATES, NO_BIAS);
-    const int64_t heads = c->mixer.k_heads, k = c->mixer.k_size, v = tx_mixer_values(c) / heads,
-                  each = c->mixer.v_heads / heads;
+    tx_tensor *in = tx_stack_columns(b, x, MIXER_IN), *of_heads = tx_stack_columns(b, x, MIXER_RATES);
+    const int64_t heads = p->k_heads, k = c->mixer.k_size, v = p->values / heads, each = p->v_heads / heads;
     if (!c->mixer.joined) {
         *qkv = in;
-        *gate = tx_stack_linear(b, x, MIXER_GATE, NO_BIAS);
+        *gate = tx_stack_columns(b, x, MIXER_GATE);
         *rates = of_heads;
         return;
     }
@@ -131,56 +207,69 @@ static void delta_inputs(tx_stack *b, tx_tensor *x, tx_tensor **qkv, tx_tensor *
 }
 
 /* The norm of each head comes before the gate. */
-static tx_tensor *delta_net(tx_stack *b, tx_tensor *x)
+static tx_tensor *delta_net(tx_stack *b, tx_tensor *x, const rank_sizes *p)
 {
     tx_tensor *qkv, *gate, *rates;
-    delta_inputs(b, x, &qkv, &gate, &rates);
-    tx_tensor *o = scan(b, convolve(b, qkv, true), rates);
-    return tx_mul(norm_groups(b, o, llama_of(b->config)->mixer.v_heads), tx_silu(gate));
+    delta_inputs(b, x, p, &qkv, &gate, &rates);
+    tx_tensor *o = scan(b, convolve(b, qkv, p, true), rates, p);
+    return tx_mul(norm_groups(b, o, p->v_heads), tx_silu(gate));
+}
+
+static tx_tensor *norm_mamba2(tx_stack *b, tx_tensor *x, const rank_sizes *p)
+{
+    if (p->sharing == 1)
+        return norm_groups(b, x, p->k_heads);
+    tx_tensor *gamma = tx_stack_weight(b, MIXER_NORM);
+    return x && gamma ? norm_shared(b, x, gamma, p) : NULL;
 }
 
 /* The norm is that of the columns of each group of heads. */
-static tx_tensor *mamba2(tx_stack *b, tx_tensor *x)
+static tx_tensor *mamba2(tx_stack *b, tx_tensor *x, const rank_sizes *p)
 {
     const llama_config *c = llama_of(b->config);
-    const int64_t values = tx_mixer_values(c), channels = tx_mixer_channels(c), keys = (channels - values) / 2;
-    const int64_t sizes[] = {values, values, keys, keys, c->mixer.v_heads};
-    tx_tensor *in = tx_llama_scale_columns(b->graph, tx_stack_linear(b, x, MIXER_IN, NO_BIAS), TX_LLAMA_MULTIPLIERS,
-                                           sizes, c->mixer.multipliers);
+    const int64_t values = p->values, channels = p->channels;
+    const int64_t sizes[] = {values, values, p->keys, p->keys, p->v_heads};
+    tx_tensor *in = tx_llama_scale_columns(b->graph, tx_stack_columns(b, x, MIXER_IN), TX_LLAMA_MULTIPLIERS, sizes,
+                                           c->mixer.multipliers);
     tx_tensor *gate = tx_silu(columns_of(in, 0, values));
-    tx_tensor *o = scan(b, convolve(b, columns_of(in, values, channels), true),
-                        columns_of(in, values + channels, c->mixer.v_heads));
+    tx_tensor *o = scan(b, convolve(b, columns_of(in, values, channels), p, true),
+                        columns_of(in, values + channels, p->v_heads), p);
     if (!c->mixer.norm)
         return tx_mul(o, gate);
-    return c->mixer.norm_first ? tx_mul(norm_groups(b, o, c->mixer.k_heads), gate)
-                               : norm_groups(b, tx_mul(o, gate), c->mixer.k_heads);
+    return c->mixer.norm_first ? tx_mul(norm_mamba2(b, o, p), gate) : norm_mamba2(b, tx_mul(o, gate), p);
 }
 
 /* The input projection is a gate, another gate and x: gate * convolution(other * x). */
-static tx_tensor *gated_conv(tx_stack *b, tx_tensor *x)
+static tx_tensor *gated_conv(tx_stack *b, tx_tensor *x, const rank_sizes *p)
 {
-    const int64_t width = b->config->width;
-    tx_tensor *in = tx_stack_linear(b, x, MIXER_IN, NO_BIAS);
+    const int64_t width = p->values;
+    tx_tensor *in = tx_stack_columns(b, x, MIXER_IN);
     tx_tensor *inner = tx_mul(columns_of(in, 0, width), columns_of(in, 2 * width, width));
-    return tx_mul(columns_of(in, width, width), convolve(b, inner, false));
+    return tx_mul(columns_of(in, width, width), convolve(b, inner, p, false));
 }
+
+static const struct {
+    tx_tensor *(*build)(tx_stack *, tx_tensor *, const rank_sizes *);
+    const char *noun;
+} mixers[] = {[TX_MIXER_DELTA] = {delta_net, "gated DeltaNets"},
+              [TX_MIXER_MAMBA2] = {mamba2, "Mamba-2 layers"},
+              [TX_MIXER_CONV] = {gated_conv, "short convolutions"}};
 
 tx_tensor *tx_mixer(tx_stack *b, tx_tensor *x)
 {
-    static tx_tensor *(*const mixers[])(tx_stack *, tx_tensor *) = {
-        [TX_MIXER_DELTA] = delta_net, [TX_MIXER_MAMBA2] = mamba2, [TX_MIXER_CONV] = gated_conv};
+    const int32_t kind = llama_of(b->config)->mixer.kind;
+    const rank_sizes p = sizes_of(b);
     int32_t chunk;
-    const char *refused = b->parts > 1                             ? "tensor parallelism"
-                          : tx_graph_cp_size(b->graph, &chunk) > 1 ? "context parallelism"
-                                                                   : NULL;
     if (b->options->cache > 0 && !tx_find_input(b->graph, "spans"))
         tx_graph_fail(b->graph, tx_fail(TX_INVALID, "a cache of recurrent layers needs the input spans"));
-    if (refused) {
-        tx_graph_fail(b->graph, tx_fail(TX_UNSUPPORTED, "%s: %s is not implemented for models with recurrent layers",
-                                        b->config->architecture->type, refused));
+    if (tx_graph_cp_size(b->graph, &chunk) > 1)
+        tx_graph_fail(b->graph, tx_fail(TX_UNSUPPORTED,
+                                        "%s: context parallelism is not implemented for %s: use tensor or pipeline "
+                                        "parallelism",
+                                        b->config->architecture->type, mixers[kind].noun));
+    if (p.values < 1 || (kind != TX_MIXER_CONV && p.k_heads < 1)) /* too few to divide */
         return NULL;
-    }
-    return tx_stack_linear(b, mixers[llama_of(b->config)->mixer.kind](b, x), MIXER_OUT, NO_BIAS);
+    return tx_stack_linear(b, mixers[kind].build(b, tx_tp_all_gather(x), &p), MIXER_OUT, NO_BIAS);
 }
 
 bool tx_mixer_recurs(const tx_config *config)

@@ -21,20 +21,18 @@ static inline bool is_attending(const tx_config *config, int64_t layer)
 
 /* The parameters of Mamba-2: the beginning of their names, and how the convolution with the output projection, and the
  * biases of steps, begin. */
-#define MAMBA_ROWS(name_, matrices, steps)                                                                        \
-    {MIXER_IN, name_ "in_proj.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent},                                \
-        {MIXER_CONV,                                                                                              \
-         name_ "conv1d.weight",                                                                                   \
-         {MIXER_CHANNELS, ONE, MIXER_TAPS},                                                                       \
-         .init = (matrices),                                                                                      \
-         .in = is_recurrent},                                                                                     \
-        {MIXER_CONV_BIAS, name_ "conv1d.bias", {MIXER_CHANNELS}, ZEROS, IF(mixer.conv_bias), .in = is_recurrent}, \
-        {MIXER_A_LOG, name_ "A_log", {MIXER_HEADS}, .init = TX_STACK_LOG_RANGE, .in = is_recurrent},              \
-        {MIXER_SKIP, name_ "D", {MIXER_HEADS}, ONES, .in = is_recurrent},                                         \
-        {MIXER_DT_BIAS, name_ "dt_bias", {MIXER_HEADS}, .init = (steps), .in = is_recurrent},                     \
-        {MIXER_NORM, name_ "norm.weight", {MIXER_VALUES}, ONES, IF(mixer.norm), .in = is_recurrent},              \
-    {                                                                                                             \
-        MIXER_OUT, name_ "out_proj.weight", {WIDTH, MIXER_VALUES}, .init = (matrices), .in = is_recurrent         \
+#define MAMBA_ROWS(name_, matrices, steps)                                                                            \
+    {MIXER_IN, name_ "in_proj.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent, .split = 1},                        \
+        {MIXER_CONV,         name_ "conv1d.weight", {MIXER_CHANNELS, ONE, MIXER_TAPS},                                \
+         .init = (matrices), .in = is_recurrent,    .split = 1},                                                      \
+        {MIXER_CONV_BIAS,     name_ "conv1d.bias", {MIXER_CHANNELS}, ZEROS,                                           \
+         IF(mixer.conv_bias), .in = is_recurrent,  .split = 1},                                                       \
+        {MIXER_A_LOG, name_ "A_log", {MIXER_HEADS}, .init = TX_STACK_LOG_RANGE, .in = is_recurrent, .split = 1},      \
+        {MIXER_SKIP, name_ "D", {MIXER_HEADS}, ONES, .in = is_recurrent, .split = 1},                                 \
+        {MIXER_DT_BIAS, name_ "dt_bias", {MIXER_HEADS}, .init = (steps), .in = is_recurrent, .split = 1},             \
+        {MIXER_NORM, name_ "norm.weight", {MIXER_VALUES}, ONES, IF(mixer.norm), .in = is_recurrent, .split = 1},      \
+    {                                                                                                                 \
+        MIXER_OUT, name_ "out_proj.weight", {WIDTH, MIXER_VALUES}, .init = (matrices), .in = is_recurrent, .split = 2 \
     }
 
 /* The defaults of types whose blocks have one part. */
@@ -46,11 +44,15 @@ static inline bool is_attending(const tx_config *config, int64_t layer)
 int64_t tx_mixer_channels(const llama_config *c);
 /* The outputs of its input projection. */
 int64_t tx_mixer_inputs(const llama_config *c);
+/* Sets the sections of these outputs or else of these columns along `dimension`, which tensor-parallel ranks divide by
+ * heads and groups. They have none if whole heads of keys are adjacent. */
+void tx_mixer_sections(const llama_config *c, bool inputs, int32_t dimension, tx_param_sections *sections);
 /* The columns of its output projection. */
 int64_t tx_mixer_values(const llama_config *c);
 /* The function recurs of tx_architecture. */
 bool tx_mixer_recurs(const tx_config *config);
-/* The mixer of a layer: x [B, T, C] -> [B, T, C]. With caches it has states "cache.h.<layer>.tail" and ".state". */
+/* The mixer of a layer: x [B, T, C] -> [B, T, C]. With caches it has states TX_ARCH_STATES "<layer>.tail" and
+ * ".state". */
 tx_tensor *tx_mixer(tx_stack *b, tx_tensor *x);
 
 /* Reads the recurrent layers from the list "layer_types": "linear_attention", "mamba" or "conv" among "full_attention"

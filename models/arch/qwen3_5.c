@@ -14,29 +14,29 @@
 #define SHARED MLP "shared_expert"
 
 /* The rows up to the input projections of DeltaNets, and those up to the MLP. */
-#define ATTENTION_ROWS                                                                                     \
-    EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ZEROS},                               \
-        {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {GATED_QKV, WIDTH}, .in = is_attending}, \
-        {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ZEROS, .in = is_attending},         \
-    {                                                                                                      \
-        O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .in = is_attending                        \
+#define ATTENTION_ROWS                                                                                                 \
+    EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ZEROS},                                           \
+        {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {GATED_QKV, WIDTH}, .in = is_attending, .split = 1}, \
+        {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ZEROS, .in = is_attending},                     \
+    {                                                                                                                  \
+        O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .in = is_attending, .split = 2                        \
     }
-#define NET_ROWS                                                                                     \
-    {MIXER_CONV, NET "conv1d.weight", {MIXER_CHANNELS, ONE, MIXER_TAPS}, .in = is_recurrent},        \
-        {MIXER_A_LOG, NET "A_log", {MIXER_HEADS}, .init = TX_STACK_LOG_UNIFORM, .in = is_recurrent}, \
-        {MIXER_DT_BIAS, NET "dt_bias", {MIXER_HEADS}, ONES, .in = is_recurrent},                     \
-        {MIXER_NORM, NET "norm.weight", {MIXER_VALUE}, ONES, .in = is_recurrent},                    \
-        {MIXER_OUT, NET "out_proj.weight", {WIDTH, MIXER_VALUES}, .in = is_recurrent},               \
-    {                                                                                                \
-        POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ZEROS                           \
+#define NET_ROWS                                                                                                 \
+    {MIXER_CONV, NET "conv1d.weight", {MIXER_CHANNELS, ONE, MIXER_TAPS}, .in = is_recurrent, .split = 1},        \
+        {MIXER_A_LOG, NET "A_log", {MIXER_HEADS}, .init = TX_STACK_LOG_UNIFORM, .in = is_recurrent, .split = 1}, \
+        {MIXER_DT_BIAS, NET "dt_bias", {MIXER_HEADS}, ONES, .in = is_recurrent, .split = 1},                     \
+        {MIXER_NORM, NET "norm.weight", {MIXER_VALUE}, ONES, .in = is_recurrent},                                \
+        {MIXER_OUT, NET "out_proj.weight", {WIDTH, MIXER_VALUES}, .in = is_recurrent, .split = 2},               \
+    {                                                                                                            \
+        POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ZEROS                                       \
     }
 #define END_ROWS {FINAL_NORM, "model.norm.weight", {WIDTH}, ZEROS}, HEAD_ROWS
 
-#define INPUT_ROWS                                                                                  \
-    {MIXER_IN, NET "in_proj_qkv.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent},                \
-        {MIXER_GATE, NET "in_proj_z.weight", {MIXER_VALUES, WIDTH}, .in = is_recurrent},            \
-    {                                                                                               \
-        MIXER_RATES, NET "in_proj_b|in_proj_a.weight", {MIXER_TWO_HEADS, WIDTH}, .in = is_recurrent \
+#define INPUT_ROWS                                                                                              \
+    {MIXER_IN, NET "in_proj_qkv.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent, .split = 1},                \
+        {MIXER_GATE, NET "in_proj_z.weight", {MIXER_VALUES, WIDTH}, .in = is_recurrent, .split = 1},            \
+    {                                                                                                           \
+        MIXER_RATES, NET "in_proj_b|in_proj_a.weight", {MIXER_TWO_HEADS, WIDTH}, .in = is_recurrent, .split = 1 \
     }
 #define MIXTURE_ROWS                                                                                                 \
     MLP_EXPERT_ROWS("mlp.gate.weight"), SHARED_ROWS(SHARED ".gate_proj|up_proj.weight", SHARED ".down_proj.weight"), \
@@ -49,8 +49,8 @@ static const tx_stack_row moe_rows[] = {ATTENTION_ROWS, INPUT_ROWS, NET_ROWS, MI
 
 static const tx_stack_row next_rows[] = {
     ATTENTION_ROWS,
-    {MIXER_IN, NET "in_proj_qkvz.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent},
-    {MIXER_RATES, NET "in_proj_ba.weight", {MIXER_TWO_HEADS, WIDTH}, .in = is_recurrent},
+    {MIXER_IN, NET "in_proj_qkvz.weight", {MIXER_INPUTS, WIDTH}, .in = is_recurrent, .split = 1},
+    {MIXER_RATES, NET "in_proj_ba.weight", {MIXER_TWO_HEADS, WIDTH}, .in = is_recurrent, .split = 1},
     NET_ROWS,
     MIXTURE_ROWS,
     DENSE_ROWS,

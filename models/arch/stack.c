@@ -330,6 +330,12 @@ tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_s
     return y && bias ? tx_add(y, tx_broadcast(tx_tp_param(bias), *tx_tensor_shape(y), TX_AXIS_ROWS)) : y;
 }
 
+tx_tensor *tx_stack_columns(const tx_stack *stack, tx_tensor *x, int32_t weight)
+{
+    return tx_lora_linear(stack->graph, stack->config, stack->options, index_of(stack, weight), x,
+                          tx_stack_weight(stack, weight), NULL);
+}
+
 tx_tensor *tx_stack_grouped(const tx_stack *stack, tx_tensor *x, int32_t weight, tx_tensor *offsets, bool inputs_first)
 {
     return tx_lora_grouped(stack->graph, stack->config, stack->options, index_of(stack, weight), x,

@@ -104,6 +104,9 @@ int32_t tx_stack_kv_heads_per_rank(tx_stack *stack, int64_t heads, const char *w
  * the outputs are divided among tensor-parallel ranks, it returns this rank's slice. If the inputs are divided, it
  * takes this rank's slice and returns the sum over ranks. */
 tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight, int32_t bias);
+/* A linear layer without a bias that is not divided or whose outputs are, for several layers that read the same x,
+ * which is a result of tx_tp_all_gather. */
+tx_tensor *tx_stack_columns(const tx_stack *stack, tx_tensor *x, int32_t weight);
 /* tx_grouped_linear with the weight in a slot, [E, out, in] or with `inputs_first` [E, in, out], and its adapter. */
 tx_tensor *tx_stack_grouped(const tx_stack *stack, tx_tensor *x, int32_t weight, tx_tensor *offsets, bool inputs_first);
 /* The token embeddings, with their adapter, plus position embeddings (may be NULL). */

@@ -156,7 +156,7 @@ static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent,
     const tx_t5_config *c = tx_t5_of(config);
     const int64_t inner = config->heads * c->d_kv, half = extent == TWO_FF ? c->d_ff : inner;
     if (extent == TWO_INNER || extent == TWO_FF)
-        *sections = (tx_param_sections){2, dimension, {half, half}, 0};
+        *sections = (tx_param_sections){2, dimension, {half, half}, {0}};
     return extent == INNER     ? inner
            : extent == FF      ? c->d_ff
            : extent == BUCKETS ? c->buckets

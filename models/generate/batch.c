@@ -2,6 +2,7 @@
  * Continuous batching: gives each request a slot, computes prompts and tokens, and reports them. */
 #include "models/tx_batch.h"
 
+#include "api/base/arithmetic.h"
 #include "api/base/needs.h"
 #include "models/generate/lm.h"
 #include "models/generate/run.h"
@@ -434,11 +435,12 @@ static tx_status compute_draft(tx_batch *b, sequence *s, bool *done)
     const tx_history history = {s->ids, count, s->generated, s->request.sample, NULL};
     int64_t most = asked < b->draft_tokens ? asked : b->draft_tokens, first = count - 1, stride = 0;
     const float *all = NULL;
-    most = most < limit ? most : limit;
+    most = tx_min(tx_min(most, limit), tx_slots_scored(b->slots, first) - 1);
     TX_TRY(tx_speculate(&b->speculator, &s->how, history, s->ids, &most));
     *done = most > 0;
     if (!*done)
         return TX_OK;
+    TX_TRY(tx_slots_mark(b->slots, slot));
     TX_TRY(tx_slots_prefill(b->slots, slot, s->ids, count + most, &first, &all, &stride));
     b->speculator.drafted += most;
     for (int64_t i = 0; i <= most && s->used; i++) {
@@ -448,8 +450,13 @@ static tx_status compute_draft(tx_batch *b, sequence *s, bool *done)
             break;
         b->speculator.accepted++;
     }
-    if (s->used) /* the last token is not computed yet */
-        tx_slots_keep(b->slots, slot, s->prompt + s->generated - 1);
+    if (!s->used)
+        return TX_OK;
+    const int64_t accepted = s->prompt + s->generated - 1; /* the last token is not computed yet */
+    first = accepted;
+    TX_TRY(tx_slots_go_back(b->slots, slot, &first));
+    while (first < accepted)
+        TX_TRY(tx_slots_prefill(b->slots, slot, s->ids, accepted, &first, &all, &stride));
     return TX_OK;
 }
 

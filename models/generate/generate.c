@@ -28,11 +28,6 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     if (o.draft_tokens > 0 &&
         (tx_arch_pairs(config) || config->architecture->restarts || config->architecture->head == TX_HEAD_SEQ2SEQ))
         return tx_fail(TX_UNSUPPORTED, "guesses of tokens: %s is not supported", config->architecture->type);
-    if (o.draft_tokens > 0 && tx_arch_recurs(config))
-        return tx_fail(TX_UNSUPPORTED,
-                       "draft tokens: the states of %s's recurrent layers cannot forget tokens: leave "
-                       "prompt_lookup_num_tokens and assistant_model out",
-                       config->architecture->type);
     const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.draft_tokens, o.q8_0,
                                     o.autocast,        o.ranks,   o.copies};
     tx_generator *created = calloc(1, sizeof *created);

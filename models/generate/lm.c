@@ -78,8 +78,6 @@ static tx_status open_assistant(tx_lm *lm, const tx_lm_options *options)
     o.offload_params = TX_OFFLOAD_NONE;
     TX_TRY(o.device_map ? tx_fail(TX_UNSUPPORTED, "it cannot be used with device_map") : TX_OK);
     TX_TRY(tx_lm_open(&o, &lm->assistant));
-    if (tx_arch_recurs(lm->assistant->config))
-        return tx_fail(TX_UNSUPPORTED, "the states of its recurrent layers cannot forget tokens: use another model");
     tx_status status = tx_lm_open_tokenizer(lm);
     TX_THEN(status, tx_lm_open_tokenizer(lm->assistant));
     const int64_t own = lm->config->vocab_size, other = lm->assistant->config->vocab_size;
@@ -323,6 +321,8 @@ tx_status tx_lm_draft_tokens(const tx_lm *lm, const tx_generation *how, int64_t 
         return tx_fail(TX_INVALID, "prompt_lookup_num_tokens with an assistant_model: use only one of them");
     if (lm->assistant && how->num_beams > 1)
         return tx_fail(TX_UNSUPPORTED, "assistant_model with num_beams: use only one of them");
+    if (*draft_tokens > 0 && lm->devices > 1 && tx_arch_recurs(lm->config))
+        return tx_fail(TX_UNSUPPORTED, "prompt_lookup_num_tokens: not for recurrent layers with device_map");
     return TX_OK;
 }
 
@@ -339,10 +339,10 @@ static tx_status compile_assistant(tx_lm *lm, tx_generator_options *sizes)
 {
     if (!lm->assistant || !sizes->draft_tokens)
         return TX_OK;
-    const int64_t positions = lm->assistant->config->positions;
     tx_generator_options own = {.size = sizeof own, .batch = 1, .beams = 1};
-    own.context = sizes->context < positions ? sizes->context : positions;
-    own.prompt = sizes->prompt < own.context ? sizes->prompt : own.context;
+    own.context = tx_min(sizes->context, lm->assistant->config->positions);
+    own.prompt = tx_min(sizes->prompt, own.context);
+    own.draft_tokens = tx_arch_recurs(lm->assistant->config); /* for tx_slots_mark */
     TX_TRY(tx_fail_in(tx_lm_compile_slots(lm->assistant, &own, &lm->assistant->slots), "assistant_model"));
     sizes->draft = lm->assistant->slots;
     return TX_OK;
@@ -400,10 +400,11 @@ tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_s
         return tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder is not served; txgen runs it", lm->folder);
     tx_lm_drop(lm);
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
-    TX_THEN(status, tx_slots_create(lm->model, lm->config,
-                                    &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1, 0, lm->q8_0,
-                                                        sizes->autocast, lm->ranks, sizes->copies},
-                                    slots));
+    TX_THEN(status,
+            tx_slots_create(lm->model, lm->config,
+                            &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1, sizes->draft_tokens,
+                                                lm->q8_0, sizes->autocast, lm->ranks, sizes->copies},
+                            slots));
     TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));
     return advise(status, "use fewer slots or a shorter context");

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALL (1 << 30) /* rows of a state, which are no positions */
-
 /* Sets the frequencies of a slot for a text of `length` tokens. Returns true if they change. */
 static bool set_rates(tx_slots *s, int64_t slot, int64_t length)
 {
@@ -172,7 +170,7 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
         *first = 0;
     s->mixed[slot] = false;
     const tx_slots_pass *p = pass_for(all ? &s->score : &s->prefill, count - *first);
-    if (must_step(s, p, *first))
+    if (must_step(s, p, *first) && !all)
         p = pass_for(&s->prefill, 1);
     if (must_step(s, p, *first))
         return step_prompt(s, slot, ids, first, all, stride);
@@ -205,12 +203,18 @@ tx_status tx_slots_adapt(tx_slots *slots, int64_t slot, int64_t adapter)
     return TX_OK;
 }
 
-int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
+int64_t tx_slots_same(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
 {
     const int64_t most = slots->adapter[slot] == adapter ? tx_min(slots->filled[slot], count - 1) : 0;
     int64_t same = 0;
     while (same < most && slots->held[slot * slots->context + same] == ids[same])
         same++;
+    return same;
+}
+
+int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
+{
+    const int64_t same = tx_slots_same(slots, slot, adapter, ids, count);
     return slots->recurs && same < slots->filled[slot] ? 0 : same;
 }
 
@@ -222,6 +226,22 @@ bool tx_slots_holds(const tx_slots *slots, int64_t slot, int64_t adapter, const 
            s->adapter[slot] == adapter && memcmp(s->held + slot * s->context, ids, (size_t)count * sizeof *ids) == 0;
 }
 
+/* Sets the inputs of copiers: rows `to` of the states become row `from`. */
+static void set_states(tx_slots *s, int64_t from, const int32_t *to, int64_t copies)
+{
+    for (int64_t i = 0; i < s->count + s->spare; i++)
+        s->states[i] = (int32_t)i;
+    for (int64_t i = 0; i < copies; i++)
+        s->states[to[i]] = (int32_t)from;
+}
+
+/* Copies the states of a slot to another one. */
+static tx_status copy_states(tx_slots *s, int64_t from, int64_t to)
+{
+    set_states(s, from, &(int32_t){(int32_t)to}, 1);
+    return tx_slots_run_copies(s, &s->keeper);
+}
+
 tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int32_t *to, int64_t copies)
 {
     tx_slots *s = slots;
@@ -230,13 +250,14 @@ tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int3
         return tx_fail(TX_INVALID, "generate: these slots were compiled without copies");
     for (int64_t i = 0; i < s->count; i++) {
         s->rows[i] = (int32_t)i;
-        s->positions[i] = s->recurs ? ALL : (int32_t)count;
+        s->positions[i] = (int32_t)count;
     }
     for (int64_t i = 0; i < copies; i++) {
         s->rows[to[i]] = (int32_t)from;
         s->filled[to[i]] = 0; /* after a failure the cache is invalid */
     }
-    TX_TRY(tx_slots_run_copies(s));
+    set_states(s, from, to, copies);
+    TX_TRY(tx_slots_run_copies(s, &s->copier));
     for (int64_t i = 0; i < copies; i++) {
         hold(s, to[i], s->held + from * s->context, count);
         s->adapter[to[i]] = s->adapter[from];
@@ -244,6 +265,39 @@ tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int3
         s->mixed[to[i]] = false;
         memcpy(s->rates + to[i] * s->pairs, s->rates + from * s->pairs, rates);
     }
+    return TX_OK;
+}
+
+/* ---- Draft tokens --------------------------------------------------------------------------------------- */
+
+int64_t tx_slots_scored(const tx_slots *slots, int64_t first)
+{
+    const tx_slots_pass *p = slots->score.pass;
+    return slots->score.count == 0 || must_step(slots, p, first) ? 1 : p->length;
+}
+
+tx_status tx_slots_mark(tx_slots *slots, int64_t slot)
+{
+    tx_slots *s = slots;
+    if (!s->spare)
+        return TX_OK;
+    s->marked = s->filled[slot];
+    memcpy(s->marked_ids, s->held + slot * s->context, (size_t)s->marked * sizeof *s->held);
+    return copy_states(s, slot, s->count);
+}
+
+tx_status tx_slots_go_back(tx_slots *slots, int64_t slot, int64_t *count)
+{
+    tx_slots *s = slots;
+    const int32_t *held = s->held + slot * s->context;
+    if (s->recurs && *count < s->filled[slot]) {
+        s->filled[slot] = 0; /* after a failure the cache is invalid */
+        const size_t bytes = (size_t)s->marked * sizeof *held;
+        *count = s->spare && *count >= s->marked && memcmp(s->marked_ids, held, bytes) == 0 ? s->marked : 0;
+        if (*count > 0)
+            TX_TRY(copy_states(s, s->count, slot));
+    }
+    tx_slots_keep(s, slot, *count);
     return TX_OK;
 }
 

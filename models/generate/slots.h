@@ -18,7 +18,7 @@ typedef struct tx_slots_options {
     int64_t context;      /* tokens of a slot */
     int64_t prompt;       /* usual length of a prompt; 0 if it varies and all logits of prompts may be needed */
     int64_t beams;        /* slots of a prompt; if there are several, each may continue another's cache */
-    int64_t draft_tokens; /* more tokens that tx_slots_prefill computes for `all`; 0 if prompts vary */
+    int64_t draft_tokens; /* more tokens that tx_slots_prefill computes for `all`; for tx_slots_mark at least 1 */
     bool q8_0;            /* caches in blocks of Q8_0, not in the type of activations */
     tx_dtype autocast;    /* type of products (tx_graph_autocast); an adapter decides it itself */
     tx_comm *ranks;       /* the tensor-parallel group that divides the model, or NULL */
@@ -54,8 +54,10 @@ tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tok
  * emptied. TX_NOT_FOUND if the configuration's bank does not have it. */
 tx_status tx_slots_adapt(tx_slots *slots, int64_t slot, int64_t adapter);
 /* Length of the longest prefix that a prompt with this adapter (0 for none) shares with the tokens in a slot's cache,
- * without the prompt's last token, because its logits are needed. With recurrent layers it is 0 unless the prompt
- * continues all of these tokens, because states cannot go back. */
+ * without the prompt's last token, because its logits are needed. */
+int64_t tx_slots_same(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count);
+/* The part of it that tx_slots_keep can keep: with recurrent layers none unless the prompt continues all of the tokens,
+ * because states cannot go back. */
 int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count);
 /* Whether a slot has the caches of exactly this prompt with this adapter, maybe followed by other tokens. It does not
  * if later tokens changed them: states of recurrent layers, and keys whose frequencies depend on the length. */
@@ -65,6 +67,14 @@ bool tx_slots_holds(const tx_slots *slots, int64_t slot, int64_t adapter, const 
 tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int32_t *to, int64_t copies);
 /* Keeps the first `count` tokens of a slot, and forgets the others. With recurrent layers `count` is 0 or all. */
 void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count);
+/* The most tokens from position `first` on that tx_slots_prefill computes at once for `all`. */
+int64_t tx_slots_scored(const tx_slots *slots, int64_t first);
+/* Stores the states of the recurrent layers of a slot. They replace those of an earlier call. Without
+ * options.draft_tokens it does nothing. */
+tx_status tx_slots_mark(tx_slots *slots, int64_t slot);
+/* Keeps the first `*count` tokens of a slot. With recurrent layers, if it has more, it keeps those of tx_slots_mark, or
+ * none, and sets `*count` to their number; the caller computes the others again. */
+tx_status tx_slots_go_back(tx_slots *slots, int64_t slot, int64_t *count);
 /* Checks that the ranks divide the columns of `*logits`, and makes it a tensor that may be an output: this rank's
  * columns (ranks.c). */
 tx_status tx_slots_divide(const tx_config *config, tx_tensor **logits);

@@ -16,6 +16,7 @@
 #define SCORED 64
 /* Capacities of caches, and lengths of prompts, are multiples of this, so that few programs are compiled. */
 #define UNIT 32
+#define WHOLE (1 << 30) /* rows of a state, which are no positions */
 
 static int64_t round_up(int64_t value, int64_t most)
 {
@@ -44,7 +45,8 @@ static tx_status add_pass(tx_slots *s, tx_model *model, tx_slots_passes *to, con
     tx_source_inputs(s->source, p->graph);
     if (s->config->bank)
         tx_lora_bank_inputs(s->config->bank, p->graph, p->rows, p->length, p->mask);
-    const tx_arch_options options = {sizeof options, .cache = s->context, .cache_rows = rows, .cache_q8_0 = s->q8_0};
+    const tx_arch_options options = {sizeof options, .cache = s->context, .cache_rows = rows, .spare_states = s->spare,
+                                     .cache_q8_0 = s->q8_0};
     p->logits = tx_arch_logits(p->graph, s->config, &options);
     if (s->ranks && p->logits)
         TX_TRY(tx_slots_divide(s->config, &p->logits));
@@ -97,14 +99,21 @@ static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_
                   : add_pass(s, model, &s->start, "start", &(tx_slots_pass){.rows = n, .length = length, .outputs = n});
 }
 
-/* Compiles the copies between slots, after the plans that declare the caches. */
-static tx_status add_copier(tx_slots *s, tx_model *model)
+/* Compiles copies between slots, after the plans that declare the caches and states. */
+static tx_status add_copier(tx_slots *s, tx_model *model, bool caches, tx_slots_copier *copier)
 {
-    tx_slots_copier *c = &s->copier;
+    tx_slots_copier *c = copier;
+    const tx_shape rows = TX_SHAPE(s->count + s->spare);
     TX_TRY(tx_graph_create(model, &c->graph));
-    c->sources = tx_input(c->graph, "sources", TX_I32, TX_SHAPE(s->count));
-    c->positions = tx_input(c->graph, "positions", TX_I32, TX_SHAPE(s->count));
-    TX_TRY(tx_caches_reorder(c->graph, "cache.", c->sources, c->positions));
+    if (caches) {
+        c->sources = tx_input(c->graph, "sources", TX_I32, TX_SHAPE(s->count));
+        c->positions = tx_input(c->graph, "positions", TX_I32, TX_SHAPE(s->count));
+        TX_TRY(tx_caches_reorder(c->graph, "cache.", c->sources, c->positions));
+    }
+    if (s->recurs) {
+        c->states = tx_input(c->graph, "states", TX_I32, rows);
+        TX_TRY(tx_caches_reorder(c->graph, TX_ARCH_STATES, c->states, tx_range(c->graph, rows, WHOLE, 0)));
+    }
     return tx_plan_create(c->graph, "copy", &c->plan);
 }
 
@@ -125,6 +134,8 @@ static tx_status add_copier(tx_slots *s, tx_model *model)
     X(rows, count)                              \
     X(counts, count)                            \
     X(spans, 3 * count)                         \
+    X(states, count + 1)                        \
+    X(marked_ids, (size_t)s->context + 1)       \
     X(chosen, outputs)                          \
     X(logits, count *(size_t)s->padded)         \
     X(read, outputs *(size_t)s->padded)
@@ -163,6 +174,7 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     s->autocast = o->autocast;
     s->ranks = o->ranks;
     s->recurs = tx_arch_recurs(config);
+    s->spare = s->recurs && o->draft_tokens > 0;
     s->context = round_up(o->context, config->positions);
     s->pairs = tx_arch_pairs(config);
     s->vocab = config->vocab_size;
@@ -170,7 +182,9 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     tx_status status = allocate(s, o->prompt);
     TX_THEN(status, add_passes(s, model, o->prompt, tx_min(o->draft_tokens, s->context - 1)));
     if (o->copies && s->count > 1)
-        TX_THEN(status, add_copier(s, model));
+        TX_THEN(status, add_copier(s, model, true, &s->copier));
+    if (s->spare)
+        TX_THEN(status, add_copier(s, model, false, &s->keeper));
     return TX_RETURN(status, s, slots, tx_slots_free);
 }
 
@@ -186,6 +200,12 @@ static void free_passes(const tx_slots_passes *of)
         tx_slots_pass_free(&of->pass[i]);
 }
 
+static void free_copier(const tx_slots_copier *copier)
+{
+    tx_plan_free(copier->plan);
+    tx_graph_free(copier->graph);
+}
+
 void tx_slots_free(tx_slots *slots)
 {
     if (!slots)
@@ -194,8 +214,8 @@ void tx_slots_free(tx_slots *slots)
     free_passes(&slots->prefill);
     free_passes(&slots->score);
     free_passes(&slots->start);
-    tx_plan_free(slots->copier.plan);
-    tx_graph_free(slots->copier.graph);
+    free_copier(&slots->copier);
+    free_copier(&slots->keeper);
     tx_source_free(slots->source);
     free(slots->message);
 #define X(array, elements) free(slots->array);

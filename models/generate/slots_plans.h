@@ -22,20 +22,23 @@ typedef struct tx_slots_passes {
     int32_t count;
 } tx_slots_passes;
 
-/* Copies caches and states from slot to slot. Without `plan` slots are not copied. */
+/* Copies caches or states of recurrent layers from slot to slot. Without `plan` slots are not copied. */
 typedef struct tx_slots_copier {
     tx_graph *graph;
-    tx_tensor *sources, *positions; /* [count] */
+    tx_tensor *sources, *positions; /* of caches: [count] */
+    tx_tensor *states;              /* sources of states: [count + spare] */
     tx_plan *plan;
 } tx_slots_copier;
 
 struct tx_slots {
     tx_slots_passes prefill, decode, score, start; /* at most one plan in `score` and `start` */
-    tx_slots_copier copier;
-    tx_source *source;                            /* of an encoder; or NULL */
-    int64_t count, context, vocab, padded, beams; /* padded: vocabulary in memory */
-    tx_comm *ranks;                               /* that divide the model; or NULL */
+    tx_slots_copier copier, keeper;                /* keeper: only of states, for tx_slots_mark */
+    tx_source *source;                             /* of an encoder; or NULL */
+    int64_t count, context, vocab, padded, beams;  /* padded: vocabulary in memory */
+    tx_comm *ranks;                                /* that divide the model; or NULL */
     bool varied, q8_0, recurs; /* recurs: a slot has states, which only continue after its last token */
+    int64_t spare, marked;     /* rows of states for tx_slots_mark, 0 or 1; the number of tokens they belong to */
+    int32_t *marked_ids;       /* these tokens */
     tx_dtype autocast;
     const tx_config *config;
     int32_t *filled; /* of each slot: number of tokens in its cache */
@@ -51,6 +54,7 @@ struct tx_slots {
     int32_t *new;                                /* scratch of a step: the token of each slot, or -1 */
     int32_t *tokens, *positions, *rows, *chosen; /* inputs */
     int32_t *counts, *spans;                     /* of a plan's rows: tokens without padding; input spans */
+    int32_t *states;                             /* inputs of copiers: sources of states */
     float *logits, *read;                        /* [count, padded]; output of a plan */
     int32_t *message;                            /* [message_size]: between ranks, once rank 0 leads; or NULL */
     int64_t message_size;
@@ -60,7 +64,8 @@ struct tx_slots {
 void tx_slots_pass_free(const tx_slots_pass *pass);
 /* Runs a plan on the inputs in the struct. `sources` is that of tx_slots_step (slots_run.c). */
 tx_status tx_slots_run(tx_slots *slots, const tx_slots_pass *pass, const int32_t *sources);
-/* Copies slot rows[i] to slot i up to positions[i], for all slots (slots_run.c). */
-tx_status tx_slots_run_copies(tx_slots *slots);
+/* Runs a copier: slot rows[i] is copied to slot i up to positions[i], and states[i] to the states of row i, for all of
+ * them (slots_run.c). */
+tx_status tx_slots_run_copies(tx_slots *slots, const tx_slots_copier *copier);
 
 #endif

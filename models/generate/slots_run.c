@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* The first element of a message, the kind, and the number of elements before the inputs. The second one is the number
- * of the plan. */
+ * of the plan, or for copies whether they are those of the keeper. */
 enum { END, IDLE, RUN, COPY, HEAD = 2 };
 
 /* ---- Messages ------------------------------------------------------------------------------------------- */
@@ -32,22 +32,28 @@ static int64_t inputs_of(const tx_slots *s, const tx_slots_pass *p)
     return p->rows * (3 + p->length + s->pairs) + p->outputs;
 }
 
-/* Copies the inputs of a plan to the message, or from it. */
-static void copy_inputs(tx_slots *s, const tx_slots_pass *p, bool out)
+/* Copies arrays to the message, or from it. */
+static void copy_arrays(tx_slots *s, void *const *array, const int64_t *count, size_t arrays, bool out)
 {
-    void *const part[] = {s->rows, s->positions, s->counts, s->chosen, s->tokens, s->row_rates};
-    const int64_t count[] = {p->rows, p->rows, p->rows, p->outputs, p->rows * p->length, p->rows * s->pairs};
     int32_t *at = s->message + HEAD;
-    for (size_t i = 0; i < sizeof part / sizeof part[0]; at += count[i++])
-        memcpy(out ? at : part[i], out ? part[i] : at, (size_t)count[i] * sizeof *at);
+    for (size_t i = 0; i < arrays; at += count[i++])
+        memcpy(out ? at : array[i], out ? array[i] : at, (size_t)count[i] * sizeof *at);
 }
 
+/* The inputs of a plan. */
+static void copy_inputs(tx_slots *s, const tx_slots_pass *p, bool out)
+{
+    void *const array[] = {s->rows, s->positions, s->counts, s->chosen, s->tokens, s->row_rates};
+    const int64_t count[] = {p->rows, p->rows, p->rows, p->outputs, p->rows * p->length, p->rows * s->pairs};
+    copy_arrays(s, array, count, sizeof array / sizeof *array, out);
+}
+
+/* The inputs of a copier. */
 static void copy_copies(tx_slots *s, bool out)
 {
-    int32_t *const at = s->message + HEAD;
-    const size_t bytes = (size_t)s->count * sizeof *at;
-    memcpy(out ? at : s->rows, out ? s->rows : at, bytes);
-    memcpy(out ? at + s->count : s->positions, out ? s->positions : at + s->count, bytes);
+    void *const array[] = {s->rows, s->positions, s->states};
+    const int64_t count[] = {s->count, s->count, s->count + s->spare};
+    copy_arrays(s, array, count, sizeof array / sizeof *array, out);
 }
 
 static tx_status broadcast(tx_slots *s)
@@ -69,7 +75,7 @@ static tx_status send(tx_slots *s, int32_t kind, int32_t number)
 tx_status tx_slots_lead(tx_slots *slots, struct tx_watchdog *watch)
 {
     tx_slots *s = slots;
-    int64_t most = 2 * s->count; /* of copies */
+    int64_t most = 3 * s->count + s->spare; /* of copies */
     const tx_slots_pass *p;
     for (int32_t n = 0; (p = pass_of(s, n)) != NULL; n++)
         most = tx_max(most, inputs_of(s, p));
@@ -147,23 +153,26 @@ tx_status tx_slots_run(tx_slots *slots, const tx_slots_pass *pass, const int32_t
     return compute(s, pass, sources);
 }
 
-/* Runs the copies between slots in `rows` and `positions`. */
-static tx_status copy(tx_slots *s)
+/* Runs a copier on the inputs in `s`. */
+static tx_status copy(tx_slots *s, const tx_slots_copier *c)
 {
-    const tx_slots_copier *c = &s->copier;
-    const size_t bytes = (size_t)s->count * sizeof(int32_t);
-    TX_TRY(tx_plan_write(c->plan, c->sources, s->rows, bytes));
-    TX_TRY(tx_plan_write(c->plan, c->positions, s->positions, bytes));
+    const size_t slots = (size_t)s->count * sizeof(int32_t), states = (size_t)s->spare * sizeof(int32_t) + slots;
+    if (c->sources) {
+        TX_TRY(tx_plan_write(c->plan, c->sources, s->rows, slots));
+        TX_TRY(tx_plan_write(c->plan, c->positions, s->positions, slots));
+    }
+    if (c->states)
+        TX_TRY(tx_plan_write(c->plan, c->states, s->states, states));
     return tx_plan_run(c->plan);
 }
 
-tx_status tx_slots_run_copies(tx_slots *slots)
+tx_status tx_slots_run_copies(tx_slots *slots, const tx_slots_copier *copier)
 {
     if (slots->message) {
         copy_copies(slots, true);
-        TX_TRY(send(slots, COPY, 0));
+        TX_TRY(send(slots, COPY, copier == &slots->keeper));
     }
-    return copy(slots);
+    return copy(slots, copier);
 }
 
 tx_status tx_slots_follow(tx_slots *slots)
@@ -182,6 +191,6 @@ tx_status tx_slots_follow(tx_slots *slots)
             copy_copies(s, false);
         else if (p)
             copy_inputs(s, p, false);
-        TX_TRY(kind == COPY ? copy(s) : p ? compute(s, p, NULL) : TX_OK);
+        TX_TRY(kind == COPY ? copy(s, s->message[1] ? &s->keeper : &s->copier) : p ? compute(s, p, NULL) : TX_OK);
     }
 }

@@ -54,8 +54,8 @@ static bool look_up(int32_t *ids, int64_t count, int64_t most)
 /* Brings the smaller model's cache to the tokens ids[0..count-1]. */
 static tx_status follow(tx_slots *draft, const int32_t *ids, int64_t count)
 {
-    int64_t done = tx_slots_shared(draft, 0, 0, ids, count);
-    tx_slots_keep(draft, 0, done);
+    int64_t done = tx_slots_same(draft, 0, 0, ids, count);
+    TX_TRY(tx_slots_go_back(draft, 0, &done));
     while (count - done > MIN_PREFILL)
         TX_TRY(tx_slots_prefill(draft, 0, ids, count, &done, NULL, NULL));
     for (; done < count; done++)
@@ -77,6 +77,8 @@ tx_status tx_speculate(tx_speculator *speculator, const tx_generation *how, tx_h
         return TX_OK;
     for (; *count < most && *count < room; at.count++, at.generated++, (*count)++) {
         TX_TRY(tx_fail_in(follow(g->draft, ids, at.count), "assistant_model"));
+        if (at.count == first)
+            TX_TRY(tx_fail_in(tx_slots_mark(g->draft, 0), "assistant_model"));
         TX_TRY(tx_fail_in(tx_sample(how, &at, tx_slots_logits(g->draft, 0), &speculator->choice, &ids[at.count]),
                           "assistant_model"));
         if (ids[at.count] >= g->vocab)

@@ -2,6 +2,8 @@
  * Builds the graph of adapted linear layers. */
 #include "models/lora/bank.h"
 
+#include "api/base/arithmetic.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -110,7 +112,10 @@ static tx_param_spec spec_of_outputs(const layer *l, const tx_lora_modules *m, i
     if (l->by_outputs) {
         spec.split = 1;
         if (m->divided)
-            spec.sections = (tx_param_sections){1, 0, {all}, sections->unit};
+            spec.sections = (tx_param_sections){1, 0, {all}, {sections->unit[m->section[i]]}};
+        else if (sections->dimension == dimension)
+            spec.sections = *sections;
+        spec.sections.dimension = 0;
     }
     if (!m->divided && l->spec.logical.rank) {
         spec.logical = spec.shape;
@@ -243,12 +248,11 @@ static tx_tensor *adapt(const layer *l, tx_tensor *x, tx_tensor *dropped)
 static void set_sizes(layer *l, int32_t parts)
 {
     const tx_param_sections *sections = &l->spec.sections;
-    const int64_t unit = sections->unit ? sections->unit : 1;
     l->in = l->spec.shape.dim[l->inputs_first ? 0 : 1];
     l->out = tx_tensor_shape(l->weight)->dim[l->inputs_first ? 1 : 0];
     for (int32_t i = 0; i < sections->count; i++) {
         const int64_t part = l->by_outputs ? sections->size[i] / parts : sections->size[i];
-        l->first[i + 1] = l->first[i] + (part < unit ? unit : part);
+        l->first[i + 1] = l->first[i] + tx_max(part, sections->unit[i]);
     }
 }
 

@@ -233,7 +233,7 @@ static void wrong_parameters_are_refused(void **state)
     spec = (tx_param_spec){.shape = TX_SHAPE(64), .frozen = true, .dtype = TX_NF4};
     refuse_param(f, spec, TX_UNSUPPORTED, "matrices");
     spec = matrix(TX_NF4_DOUBLE, 96, 512);
-    spec.sections = (tx_param_sections){2, 0, {32, 64}, 0};
+    spec.sections = (tx_param_sections){2, 0, {32, 64}, {0}};
     assert_non_null(tx_param(f->graph, "fits", &spec));
     spec.sections.size[0] = 16;
     spec.sections.size[1] = 80;

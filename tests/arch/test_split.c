@@ -9,18 +9,19 @@ enum { MOST = 400 };
 
 static const tx_param_spec specs[] = {
     {.logical = {1, {12}}, .split = 1},
-    {.logical = {1, {24}}, .split = 1, .sections = {3, 0, {12, 8, 4}, 0}},
+    {.logical = {1, {24}}, .split = 1, .sections = {3, 0, {12, 8, 4}, {0}}},
     {.logical = {2, {12, 5}}, .split = 1},
     {.logical = {2, {5, 12}}, .split = 2},
-    {.logical = {2, {16, 3}}, .split = 1, .sections = {3, 0, {8, 4, 4}, 0}},
-    {.logical = {2, {3, 20}}, .split = 2, .sections = {2, 1, {8, 12}, 0}},
-    {.logical = {2, {4, 8}}, .split = 2, .sections = {2, 0, {3, 1}, 0}}, /* of the other dimension */
+    {.logical = {2, {16, 3}}, .split = 1, .sections = {3, 0, {8, 4, 4}, {0}}},
+    {.logical = {2, {3, 20}}, .split = 2, .sections = {2, 1, {8, 12}, {0}}},
+    {.logical = {2, {4, 8}}, .split = 2, .sections = {2, 0, {3, 1}, {0}}}, /* of the other dimension */
     {.logical = {1, {13}}, .shape = {1, {16}}, .split = 1},
     {.logical = {2, {10, 3}}, .shape = {2, {16, 3}}, .split = 1},
-    {.logical = {3, {3, 8, 4}}, .split = 2, .sections = {2, 1, {4, 4}, 0}},
+    {.logical = {3, {3, 8, 4}}, .split = 2, .sections = {2, 1, {4, 4}, {0}}},
     {.logical = {3, {3, 5, 4}}, .split = 3},
-    {.logical = {1, {20}}, .split = 1, .sections = {3, 0, {16, 2, 2}, 2}},    /* keys and values of one head, */
-    {.logical = {2, {24, 3}}, .split = 1, .sections = {3, 0, {16, 4, 4}, 2}}, /* and of two */
+    {.logical = {1, {20}}, .split = 1, .sections = {3, 0, {16, 2, 2}, {2, 2, 2}}},    /* keys and values of one head, */
+    {.logical = {2, {24, 3}}, .split = 1, .sections = {3, 0, {16, 4, 4}, {2, 2, 2}}}, /* and of two */
+    {.logical = {2, {28, 3}}, .split = 1, .sections = {5, 0, {8, 8, 4, 4, 4}, {2, 2, 4, 4, 1}}}, /* of Mamba-2 */
 };
 
 /* Returns the number of ranks that have element i, and the first of them, from its position in its section of the split
@@ -32,16 +33,17 @@ static int32_t owners(const tx_param_spec *s, int32_t parts, int64_t i, int32_t 
     int64_t inner = 1, size = s->logical.dim[dimension];
     for (int32_t k = dimension + 1; k < s->logical.rank; k++)
         inner *= s->logical.dim[k];
-    int64_t at = i / inner % size;
+    int64_t at = i / inner % size, unit = 0;
     for (int32_t k = 0; s->sections.dimension == dimension && k < s->sections.count; k++) {
         size = s->sections.size[k];
+        unit = s->sections.unit[k];
         if (at < size)
             break;
         at -= size;
     }
-    const int64_t units = s->sections.unit ? size / s->sections.unit : size;
-    if (s->sections.unit && units < parts) {
-        *first = (int32_t)(at / s->sections.unit * parts / units);
+    const int64_t units = unit ? size / unit : size;
+    if (unit && units < parts) {
+        *first = (int32_t)(at / unit * parts / units);
         return (int32_t)(parts / units);
     }
     *first = (int32_t)(at / ((size + parts - 1) / parts));
@@ -111,7 +113,7 @@ static void test_ranges(void **state)
 static void test_experts(void **state)
 {
     static const tx_param_spec of_experts[] = {
-        {.logical = {3, {4, 8, 3}}, .split = 2, .sections = {2, 1, {4, 4}, 0}},
+        {.logical = {3, {4, 8, 3}}, .split = 2, .sections = {2, 1, {4, 4}, {0}}},
         {.logical = {3, {4, 3, 4}}, .split = 3},
     };
     for (size_t k = 0; k < sizeof of_experts / sizeof of_experts[0]; k++)

@@ -25,7 +25,7 @@ static tx_tensor *linear(tx_graph *g, tx_tensor *x, const char *weight, const ch
 {
     tx_param_spec w = {.shape = TX_SHAPE(in, out), .init = TX_INIT_NORMAL, .scale = 0.2f, .decay = true};
     if (in == HIDDEN) { /* two tensors in files */
-        w.sections = (tx_param_sections){2, 0, {100, HIDDEN - 100}, 0};
+        w.sections = (tx_param_sections){2, 0, {100, HIDDEN - 100}, {0}};
         w.apart = true;
     }
     const tx_param_spec b = {.shape = TX_SHAPE(out), .init = TX_INIT_ZERO};

@@ -146,10 +146,10 @@ static void sections_that_are_none(void **state)
 {
     fixture *f = *state;
     const tx_param_spec bad[] = {
-        {.shape = TX_SHAPE(2, 6), .sections = {3, 1, {3, 1, 1}, 0}},
-        {.shape = TX_SHAPE(2, 6), .sections = {2, 2, {3, 3}, 0}},
-        {.shape = TX_SHAPE(2, 6), .sections = {2, 1, {7, -1}, 0}},
-        {.shape = TX_SHAPE(8, 2), .logical = TX_SHAPE(6, 2), .sections = {2, 0, {4, 4}, 0}},
+        {.shape = TX_SHAPE(2, 6), .sections = {3, 1, {3, 1, 1}, {0}}},
+        {.shape = TX_SHAPE(2, 6), .sections = {2, 2, {3, 3}, {0}}},
+        {.shape = TX_SHAPE(2, 6), .sections = {2, 1, {7, -1}, {0}}},
+        {.shape = TX_SHAPE(8, 2), .logical = TX_SHAPE(6, 2), .sections = {2, 0, {4, 4}, {0}}},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tx_graph_free(f->graph);
@@ -157,7 +157,7 @@ static void sections_that_are_none(void **state)
         assert_null(tx_param(f->graph, "bad", &bad[i]));
         assert_non_null(strstr(tx_error(), "its sections do not add up"));
     }
-    const tx_param_spec columns = {.shape = TX_SHAPE(2, 6), .sections = {2, 1, {3, 3}, 0}, .apart = true};
+    const tx_param_spec columns = {.shape = TX_SHAPE(2, 6), .sections = {2, 1, {3, 3}, {0}}, .apart = true};
     tx_graph_free(f->graph);
     assert_ok(tx_graph_create(f->model, &f->graph));
     assert_null(tx_param(f->graph, "bad", &columns));

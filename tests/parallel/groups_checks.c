@@ -12,7 +12,8 @@
 static bool has_replicas(const tx_param_spec *whole, int32_t parts)
 {
     const tx_param_sections *of = &whole->sections;
-    return of->unit && of->size[of->count - 1] / of->unit < parts;
+    const int64_t unit = of->count ? of->unit[of->count - 1] : 0;
+    return unit && of->size[of->count - 1] / unit < parts;
 }
 
 /* Each chunk's losses are joined, and each parameter with fewer heads of keys than ranks has a sum over those that have

@@ -207,8 +207,8 @@ static int64_t part_of(const tx_param_spec *spec)
     const int64_t count = tx_shape_count(&spec->shape), parts = spec->split ? ways.tensor : 1;
     int64_t rows = 0;
     for (int32_t i = 0; i < s->count; i++)
-        rows += s->size[i] / parts > s->unit ? s->size[i] / parts : s->unit;
-    return s->unit ? count / spec->shape.dim[0] * rows : count / parts;
+        rows += s->size[i] / parts > s->unit[i] ? s->size[i] / parts : s->unit[i];
+    return s->unit[0] ? count / spec->shape.dim[0] * rows : count / parts;
 }
 
 /* The number of a parameter's elements on a rank. An expert group divides whole experts, a tensor group the split

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares models with recurrent layers with transformers: logits and gradients of random weights for rows on both
 sides of the edges of chunks, folders that TX writes, steps of training; logits of generation, greedy texts of batches,
-beams, log-probabilities of txserve, and what is refused.
+beams, log-probabilities of txserve, and texts with draft tokens.
 
     hybrids.py MODEL_LOGITS TXTRAIN TXGEN CACHED_LOGITS TXSERVE [DEVICE]
     exit status 77: transformers is not installed
@@ -152,9 +152,14 @@ def planned(name, model, txtrain, device):
           f"{name}: planned and counted memory: {total} {done.stderr}")
 
 
-def refusals(name, folder, txgen, device):
-    done = run(txgen, model=folder, ids="5 6 7", max_new_tokens=2, device=device, prompt_lookup_num_tokens=2)
-    check(done.returncode != 0 and "cannot forget tokens" in done.stderr, f"{name}: txgen: {done.stderr}")
+def speculated(name, model, folder, txgen, device):
+    """Draft tokens, of which some are rejected, change no text."""
+    ids = (ids_of(model, 9)[0].tolist() * 3)[:25]
+    want = greedy(model.double(), ids, 2 * NEW)
+    done = run(txgen, model=folder, ids=" ".join(map(str, ids)), max_new_tokens=2 * NEW, temperature=0, device=device,
+               prompt_lookup_num_tokens=4)
+    check(done.returncode == 0 and list(map(int, done.stdout.split())) == want and "guesses accepted" in done.stderr,
+          f"{name}: with draft tokens {done.stdout}, not {want}: {done.stderr}")
 
 
 def main():
@@ -177,7 +182,7 @@ def main():
             if "time_step_limit" not in keys:  # transformers ignores it in steps with caches
                 generate(f"{name}, beams", model, folder, txgen, device, beams=3)
             served(name, model, folder, logits, txserve, device)
-            refusals(name, folder, txgen, device)
+            speculated(name, model, folder, txgen, device)
         if kind not in seen:
             keys.update(vocab_size=257, bos_token_id=256, eos_token_id=256)
             train(name, kind, keys, txtrain, device)
