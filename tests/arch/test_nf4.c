@@ -237,6 +237,8 @@ static void wrong_parameters_are_refused(void **state)
     assert_non_null(tx_param(f->graph, "fits", &spec));
     spec.sections.size[0] = 16;
     spec.sections.size[1] = 80;
+    assert_non_null(tx_param(f->graph, "one tensor", &spec));
+    spec.apart = true;
     refuse_param(f, spec, TX_UNSUPPORTED, "double quantisation");
     spec.dtype = TX_NF4;
     assert_non_null(tx_param(f->graph, "single", &spec));

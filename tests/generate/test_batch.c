@@ -49,6 +49,25 @@ static int set_up(void **state)
     return save(config, state);
 }
 
+static int set_up_text(const char *text, void **state)
+{
+    tx_config *config;
+    tx_json *json;
+    assert_ok(tx_json_parse_line(text, strlen(text), "hybrid", &json));
+    assert_ok(tx_config_of_json(json, &config));
+    return save(config, state);
+}
+
+/* No layer has attention. */
+static int set_up_mamba(void **state)
+{
+    return set_up_text("{\"model_type\": \"mamba2\", \"vocab_size\": 257, \"hidden_size\": 12, "
+                       "\"num_hidden_layers\": 2, \"max_position_embeddings\": 330, \"num_heads\": 4, "
+                       "\"head_dim\": 6, \"n_groups\": 2, \"state_size\": 5, \"bos_token_id\": 256, "
+                       "\"eos_token_id\": 256, \"initializer_range\": 0.3}",
+                       state);
+}
+
 /* Each layer has attention and a recurrent mixer. */
 static int set_up_hybrid(void **state)
 {
@@ -57,11 +76,7 @@ static int set_up_hybrid(void **state)
                        "\"num_key_value_heads\": 1, \"max_position_embeddings\": 330, \"mamba_d_ssm\": 24, "
                        "\"mamba_n_heads\": 4, \"mamba_n_groups\": 2, \"mamba_d_state\": 5, "
                        "\"bos_token_id\": 256, \"eos_token_id\": 256, \"initializer_range\": 0.3}";
-    tx_config *config;
-    tx_json *json;
-    assert_ok(tx_json_parse_line(text, strlen(text), "hybrid", &json));
-    assert_ok(tx_config_of_json(json, &config));
-    return save(config, state);
+    return set_up_text(text, state);
 }
 
 static tx_lm *open_lm(void **state)
@@ -346,9 +361,12 @@ static void test_once(void **state)
 int main(int argc, char **argv)
 {
     device = tx_test_device(argc > 1 ? argv[1] : device);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crowd),  cmocka_unit_test(test_against_lm),
-        cmocka_unit_test(test_groups), cmocka_unit_test(test_once),
-        cmocka_unit_test(test_ends),   cmocka_unit_test_setup_teardown(test_groups, set_up_hybrid, close_scratch)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowd),
+                                       cmocka_unit_test(test_against_lm),
+                                       cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_once),
+                                       cmocka_unit_test(test_ends),
+                                       cmocka_unit_test_setup_teardown(test_groups, set_up_hybrid, close_scratch),
+                                       cmocka_unit_test_setup_teardown(test_groups, set_up_mamba, close_scratch)};
     return cmocka_run_group_tests(tests, set_up, close_scratch);
 }

@@ -39,7 +39,7 @@ generates()
             set -- "$bin/txgen" --device "$device" --model "$work/one" --do_sample false --max_new_tokens 20
             # shellcheck disable=SC2086
             set -- "$@" --ids "76 105 110 101" --ids "32 115 97 121 115" $how
-            [ $n -gt 1 ] && set -- "$launcher" -n $n "$@"
+            [ "$n" -gt 1 ] && set -- "$launcher" -n "$n" "$@"
             timeout -s KILL 60 "$@" > "$work/ids$n" 2> "$work/err" ||
                 fail "$kind $how: $n ranks: $(tail -n 1 "$work/err")"
             cmp -s "$work/ids1" "$work/ids$n" || fail "$kind $how: $n ranks generate other ids"
