@@ -327,6 +327,8 @@ tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64
  * is negative give 0. TX_INVALID if `losses` are other tensors, also if a tensor group divides the vocabulary. */
 enum { TX_TOKEN_ENTROPY, TX_TOKEN_MEAN_LOGIT, TX_TOKEN_IS_TOP, TX_TOKEN_LOG_SQUARES, TX_TOKEN_STATISTICS };
 tx_status tx_token_statistics(tx_tensor *losses, tx_tensor *labels, tx_tensor *statistics[TX_TOKEN_STATISTICS]);
+/* The entropy alone, with a gradient. Returns NULL on error. */
+tx_tensor *tx_token_entropy(tx_tensor *losses, tx_tensor *labels);
 /* Distillation from a teacher's logits of the same shape and type (Hinton et al., 2015): `alpha` times the
  * cross-entropy plus (1 - alpha) T^2 KL(softmax(teacher / T) || softmax(logits / T)), where T is the temperature. The
  * teacher gets no gradient. Rows and columns are as in tx_cross_entropy. */
@@ -354,6 +356,9 @@ typedef enum tx_reduction { TX_REDUCE_SUM, TX_REDUCE_MEAN, TX_REDUCE_MAX, TX_RED
  * [C]). */
 typedef enum tx_axis { TX_AXIS_ALL, TX_AXIS_LAST, TX_AXIS_ROWS } tx_axis;
 tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis);
+/* Returns the element [1] below which a `share` (0 to 1) of the elements of x lie, linearly interpolated as by
+ * torch.quantile; only those whose element of `counts`, like x, is not 0. 0 if there are none. No gradient. */
+tx_tensor *tx_quantile(tx_tensor *x, tx_tensor *counts, double share);
 /* Repeats x to `shape`, the inverse of tx_reduce's axis: x is [1], lacks the last dimension, or has only the last. */
 tx_tensor *tx_broadcast(tx_tensor *x, tx_shape shape, tx_axis axis);
 /* log(sum(exp(x))) over the last dimension, which is removed. */

@@ -17,8 +17,8 @@
 /* Chunks have a multiple of this number of rows. Views then start at multiples of TX_ALIGNMENT for every width, and the
  * products stay efficient. */
 #define ROWS_UNIT 256
-#define MEMBERS 10
-#define INNERS 7
+#define MEMBERS 12
+#define INNERS 9
 
 #define IN(op, name) (1u << TX_IN(op, name))
 #define OUT(op, name) (1u << TX_OUT(op, name))
@@ -97,7 +97,22 @@ static bool add_product(classifier *c, const tx_tensor *d, int32_t node)
            add_member(c, node, sums ? IN(matmul, a) | IN(matmul, b) : IN(matmul, a), sums ? 0 : OUT(matmul, y), sums);
 }
 
-/* Adds the readers of the logits' gradient `d`: products, or a cast that products read. */
+static bool add_readers(classifier *c, tx_tensor *d);
+
+static bool is_entropy_grad(const classifier *c, const tx_tensor *t)
+{
+    return t->producer >= 0 && c->graph->node[t->producer].op == TX_OP_TOKEN_ENTROPY_GRAD;
+}
+
+/* Adds the sum of the gradients of losses and of entropies. */
+static bool add_sum(classifier *c, int32_t node)
+{
+    const tx_node *n = &c->graph->node[node];
+    return is_entropy_grad(c, n->in[TX_IN(add, a)]) != is_entropy_grad(c, n->in[TX_IN(add, b)]) &&
+           add_member(c, node, IN(add, a) | IN(add, b), OUT(add, y), false) && add_readers(c, n->out[0]);
+}
+
+/* Adds the readers of the logits' gradient `d`: products, a cast that products read, or a sum. */
 static bool add_readers(classifier *c, tx_tensor *d)
 {
     int32_t count;
@@ -106,7 +121,8 @@ static bool add_readers(classifier *c, tx_tensor *d)
         const tx_node *n = &c->graph->node[use[i].node];
         const bool added = n->op == TX_OP_CAST ? add_member(c, use[i].node, IN(cast, x), OUT(cast, y), false) &&
                                                      add_readers(c, n->out[0])
-                                               : add_product(c, d, use[i].node);
+                           : n->op == TX_OP_ADD ? add_sum(c, use[i].node)
+                                                : add_product(c, d, use[i].node);
         if (!added)
             return false;
     }
@@ -136,18 +152,34 @@ static bool add_statistics(classifier *c, int32_t node)
     return c->graph->node[node].in[TX_IN(token_statistics, lse)] == c->lse && add_member(c, node, in, out, false);
 }
 
+/* Adds the gradient of the entropies, which only the sum of the gradients reads. */
+static bool add_entropy_grad(classifier *c, int32_t node)
+{
+    const tx_node *n = &c->graph->node[node];
+    const uint32_t in = IN(token_entropy_grad, logits) | IN(token_entropy_grad, dentropy) |
+                        IN(token_entropy_grad, labels) | IN(token_entropy_grad, lse) | IN(token_entropy_grad, entropy);
+    int32_t count;
+    const tx_use *use = tx_edit_readers(c->edit, n->out[0], &count);
+    return count == 1 && c->graph->node[use[0].node].op == TX_OP_ADD &&
+           n->in[TX_IN(token_entropy_grad, lse)] == c->lse &&
+           add_member(c, node, in, OUT(token_entropy_grad, dlogits), false) && add_inner(c, n->out[0]);
+}
+
 /* Adds the gradient of node `loss` and its readers. */
 static bool add_gradient(classifier *c, int32_t loss, int32_t node)
 {
     const tx_node *n = &c->graph->node[node], *l = &c->graph->node[loss];
     if (n->op == TX_OP_TOKEN_STATISTICS)
         return add_statistics(c, node);
+    if (n->op == TX_OP_TOKEN_ENTROPY_GRAD)
+        return add_entropy_grad(c, node);
     if (l->op == TX_OP_DISTILLATION)
         return node > loss && add_distillation_grad(c, l, node);
     int32_t readers, statistics = 0;
     const tx_use *use = tx_edit_readers(c->edit, c->lse, &readers);
     for (int32_t i = 0; i < readers; i++)
-        statistics += c->graph->node[use[i].node].op == TX_OP_TOKEN_STATISTICS;
+        statistics += c->graph->node[use[i].node].op == TX_OP_TOKEN_STATISTICS ||
+                      c->graph->node[use[i].node].op == TX_OP_TOKEN_ENTROPY_GRAD;
     if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->has_gradient || node < loss ||
         n->in[TX_IN(cross_entropy_grad, labels)] != l->in[TX_IN(cross_entropy, labels)] ||
         n->in[TX_IN(cross_entropy_grad, lse)] != c->lse || readers > 1 + statistics || !add_inner(c, c->lse))

@@ -234,6 +234,12 @@ static tx_tensor *reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis, int
     return TX_EMIT(x, REDUCE, attrs, x);
 }
 
+tx_tensor *tx_quantile(tx_tensor *x, tx_tensor *counts, double share)
+{
+    const tx_attrs attrs = {.control = -1, .alpha = (float)share};
+    return TX_EMIT(x, QUANTILE, attrs, x, counts);
+}
+
 tx_tensor *tx_mean_loss(tx_tensor *losses)
 {
     return reduce(losses, TX_REDUCE_SUM, TX_AXIS_ALL, TX_CONTROL_INVERSE_LABELS);

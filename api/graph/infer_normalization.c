@@ -111,6 +111,13 @@ tx_status tx_infer_token_statistics(const tx_infer *c)
     return TX_OK;
 }
 
+tx_status tx_infer_token_entropy_grad(const tx_infer *c)
+{
+    TX_TRY(tx_require(c, "HFIFF"));
+    TX_TRY(check_logits(c, 1, 4));
+    return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
+}
+
 tx_status tx_infer_fused_classifier(const tx_infer *c)
 {
     TX_TRY(tx_require(c, "HFI"));
@@ -159,6 +166,18 @@ tx_status tx_infer_reduce(const tx_infer *c)
     const tx_shape *x = &c->in[0].shape;
     tx_set_output(c, 0, TX_F32, reduced(x, c->attrs->axis));
     return tx_set_output(c, 1, TX_F32, TX_SHAPE(tx_reduce_work(c->attrs->axis, x)));
+}
+
+tx_status tx_infer_quantile(const tx_infer *c)
+{
+    const int64_t most = 1 << 24; /* counts are exact in fp32 */
+    TX_TRY(tx_require(c, "FF"));
+    TX_TRY(tx_require_shape(c, 1, &c->in[0].shape));
+    if (!(c->attrs->alpha >= 0.0f && c->attrs->alpha <= 1.0f))
+        return tx_refuse(c, "quantile %g must be from 0 to 1", (double)c->attrs->alpha);
+    if (tx_shape_count(&c->in[0].shape) > most)
+        return tx_refuse(c, "%" PRId64 " elements are too many", tx_shape_count(&c->in[0].shape));
+    return tx_set_output(c, 0, TX_F32, TX_SHAPE(1));
 }
 
 tx_status tx_infer_broadcast(const tx_infer *c)

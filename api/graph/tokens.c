@@ -87,20 +87,35 @@ tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)
     return tx_cross_entropy_smoothed(logits, labels, vocab, 0.0f);
 }
 
-tx_status tx_token_statistics(tx_tensor *losses, tx_tensor *labels, tx_tensor *statistics[TX_TOKEN_STATISTICS])
+/* Emits TOKEN_STATISTICS for the logits of these losses. */
+static tx_status measure_tokens(tx_tensor *losses, tx_tensor *labels, tx_emit_args *args)
 {
-    TX_NEEDS(losses, TX_INVALID);
     const tx_node *n = losses->producer >= 0 ? &losses->graph->node[losses->producer] : NULL;
     if (!n || n->op != TX_OP_CROSS_ENTROPY)
         return tx_graph_fail(losses->graph,
                              tx_fail(TX_INVALID, "token_statistics: the losses are not those of cross_entropy"));
-    tx_emit_args args = {.op = TX_OP_TOKEN_STATISTICS,
-                         .attrs = TX_ATTRS(.vocab = n->attrs.vocab),
-                         .in = {n->in[0], labels, n->out[TX_OUT(cross_entropy, lse)]}};
-    tx_emit(losses->graph, &args);
+    *args = (tx_emit_args){.op = TX_OP_TOKEN_STATISTICS,
+                           .attrs = TX_ATTRS(.vocab = n->attrs.vocab),
+                           .in = {n->in[0], labels, n->out[TX_OUT(cross_entropy, lse)]}};
+    tx_emit(losses->graph, args);
+    return losses->graph->status;
+}
+
+tx_status tx_token_statistics(tx_tensor *losses, tx_tensor *labels, tx_tensor *statistics[TX_TOKEN_STATISTICS])
+{
+    TX_NEEDS(losses, TX_INVALID);
+    tx_emit_args args;
+    TX_TRY(measure_tokens(losses, labels, &args));
     for (int i = 0; i < TX_TOKEN_STATISTICS; i++)
         statistics[i] = tx_detach(args.out[i]);
     return losses->graph->status;
+}
+
+tx_tensor *tx_token_entropy(tx_tensor *losses, tx_tensor *labels)
+{
+    TX_NEEDS(losses, NULL);
+    tx_emit_args args;
+    return measure_tokens(losses, labels, &args) ? NULL : args.out[TX_OUT(token_statistics, entropy)];
 }
 
 tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *labels, int64_t vocab, float temperature,

@@ -114,6 +114,15 @@ void tx_grad_cross_entropy(const tx_grad *c)
                 TX_NODE_IN(c, cross_entropy, labels), TX_NODE_OUT(c, cross_entropy, lse));
 }
 
+/* Only the entropy has a gradient. */
+void tx_grad_token_statistics(const tx_grad *c)
+{
+    TX_DIN(c, token_statistics, logits) =
+        TX_EMIT(c->dout[0], TOKEN_ENTROPY_GRAD, c->node->attrs, TX_NODE_IN(c, token_statistics, logits), c->dout[0],
+                TX_NODE_IN(c, token_statistics, labels), TX_NODE_IN(c, token_statistics, lse),
+                TX_NODE_OUT(c, token_statistics, entropy));
+}
+
 void tx_grad_distillation(const tx_grad *c)
 {
     TX_DIN(c, distillation, logits) =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reductions over a whole tensor, over the last dimension, or over all dimensions except the last. Long sums are
- * computed in blocks whose size depends only on the count (backend.h). Within a block the sums of pieces are added
+ * Reductions over a whole tensor, over the last dimension, or over all dimensions except the last; quantiles. Long sums
+ * are computed in blocks whose size depends only on the count (backend.h). Within a block the sums of pieces are added
  * in double precision, so that the sum of squares of 10^9 gradients stays accurate.
  */
 #include "backends/cpu/simd.h"
@@ -171,4 +171,52 @@ void TX_CPU_NAME(reduce)(const tx_cpu_call *call)
         tx_cpu_slices(call, width, tx_cpu_columns_grain(blocks), reduce_columns);
         break;
     }
+}
+
+/* ---- Quantile --------------------------------------------------------------------------------------------- */
+
+/* A number whose order as an integer is that of floats. Negative zero is below zero. */
+static inline uint32_t order_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 31 ? ~bits : bits | 1u << 31;
+}
+
+/* Returns the element of rank `rank`, from 0 on, of those that count: bit by bit, from the highest. */
+static float element_of_rank(const float *x, const float *counts, int64_t n, int64_t rank)
+{
+    uint32_t found = 0;
+    for (int bit = 31; bit >= 0; bit--) {
+        int64_t below = 0; /* elements that begin as `found` and have 0 in this bit */
+        for (int64_t i = 0; i < n; i++)
+            below += (counts[i] != 0.0f) & (order_of(x[i]) >> bit == found >> bit);
+        if (rank >= below) {
+            rank -= below;
+            found |= 1u << bit;
+        }
+    }
+    const uint32_t bits = found >> 31 ? found & ~(1u << 31) : ~found;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void TX_CPU_NAME(quantile)(const tx_cpu_call *call)
+{
+    const int64_t n = tx_operand_count(&call->command->in[0]);
+    const float *x = call->in[0], *counts = call->in[1];
+    float *y = call->out[0];
+    int64_t count = 0;
+    bool nan = false;
+    for (int64_t i = 0; i < n; i++) {
+        count += counts[i] != 0.0f;
+        nan |= counts[i] != 0.0f && x[i] != x[i];
+    }
+    *y = nan ? NAN : 0.0f;
+    if (nan || count == 0)
+        return;
+    const float at = call->command->attrs.alpha * (float)(count - 1), low = floorf(at), share = at - low;
+    const float a = element_of_rank(x, counts, n, (int64_t)low), b = element_of_rank(x, counts, n, (int64_t)ceilf(at));
+    *y = share < 0.5f ? fmaf(share, b - a, a) : fmaf(share - 1.0f, b - a, b);
 }

@@ -193,6 +193,25 @@ TX_ROWS(token_statistics, in[0])
     out[3][row] = logf(tx_fold(squares));
 }
 
+TX_ROWS(token_entropy_grad, in[0])
+{
+    const tx_dtype type = call->command->in[0].dtype;
+    const int64_t vocab = call->command->attrs.vocab;
+    const int32_t label = ((const int32_t *)call->in[2])[row];
+    const float d = ((const float *)call->in[1])[row], lse = ((const float *)call->in[3])[row],
+                entropy = ((const float *)call->in[4])[row];
+    float piece[TX_PIECE];
+    if (!begin_gradients(call, row, width, label < 0 || label >= vocab ? TX_IGNORE_LABEL : label))
+        return;
+    for (int64_t at = row * width, end = at + vocab, run; at < end; at += run) {
+        run = tx_run_length(type, end - at);
+        const float *x = tx_run_of(call->in[0], type, at, run, piece);
+        float *dx = tx_run_to(call->out[0], type, at, piece);
+        TX_SIMD for (int64_t i = 0; i < run; i++) dx[i] = -tx_exp(x[i] - lse) * (x[i] - lse + entropy) * d;
+        tx_run_put(call->out[0], dx, type, at, run);
+    }
+}
+
 /* ---- Distillation ------------------------------------------------------------------------------------ */
 
 /* The state of a row: log-sum-exp of its logits, of its logits over T, and of the teacher's logits over T. */

@@ -30,6 +30,7 @@ typedef struct form {
     bool taught;            /* learns from the logits of a frozen table */
     bool squared;           /* the mean of the squared losses: their gradient depends on them */
     bool measured;          /* losses times the entropies */
+    bool rewarded;          /* a half of the entropies is added to the losses, with its gradient */
 } form;
 
 /* Results of a graph. */
@@ -81,9 +82,11 @@ static tx_status build(machine *m, const form *f)
                                    : NULL;
     m->losses = f->taught ? tx_distillation(logits, teacher, m->labels, VOCAB, 2.0f, 0.3f)
                           : tx_cross_entropy_smoothed(logits, m->labels, VOCAB, f->tied ? 0.1f : 0.0f);
-    tx_tensor *statistics[TX_TOKEN_STATISTICS];
+    tx_tensor *statistics[TX_TOKEN_STATISTICS], *cross_entropy = m->losses;
     if (f->measured && tx_token_statistics(m->losses, m->labels, statistics) == TX_OK)
         m->losses = tx_mul(m->losses, statistics[TX_TOKEN_ENTROPY]);
+    if (f->rewarded)
+        m->losses = tx_add(m->losses, tx_scale(tx_token_entropy(cross_entropy, m->labels), 0.5f));
     if (f->train)
         return tx_backward(g, tx_mean_loss(f->squared ? tx_mul(m->losses, m->losses) : m->losses));
     tx_output(m->losses);
@@ -162,6 +165,8 @@ static int64_t memory_saved(const form *f)
         return 2 * logits - aligned(ROWS * WIDTH) - aligned(ROWS);
     if (!f->train)
         return logits - 2 * aligned(ROWS);
+    if (f->rewarded) /* the gradients of losses and entropies exist together */
+        return 2 * logits - aligned(ROWS * WIDTH);
     return logits + (f->half ? logits / 2 : 0) - aligned(ROWS * WIDTH);
 }
 
@@ -190,7 +195,7 @@ static bool compare(const form *f, const outcome *whole, const outcome *parts, c
     const bool same = memcmp(parts, again, sizeof *parts) == 0;
     const int64_t less = whole->planned - parts->planned, wanted = memory_saved(f);
     /* With two rounds some numbers for each row, such as the lse, exist at other times. */
-    const int64_t apart = f->measured ? 6 * aligned(ROWS) : f->squared ? 2 * aligned(ROWS) : 0;
+    const int64_t apart = f->measured || f->rewarded ? 6 * aligned(ROWS) : f->squared ? 2 * aligned(ROWS) : 0;
     const bool good = off <= 1e-6 && loss_off <= 1e-6 * fabs((double)whole->loss) && same && less >= wanted - apart &&
                       less <= wanted + apart && whole->losses_nodes + whole->fused_nodes == 1 &&
                       parts->losses_nodes + parts->fused_nodes == 3;
@@ -205,7 +210,7 @@ static bool check(tx_engine *engine, const form *f, bool same_bits)
     static outcome whole, parts, again, apart;
     bool good = make(engine, f, WHOLE, true, &whole) && make(engine, f, CHUNKS, true, &parts) &&
                 make(engine, f, CHUNKS, true, &again) && compare(f, &whole, &parts, &again);
-    if (f->taught || f->squared || f->measured)
+    if (f->taught || f->squared || f->measured || f->rewarded)
         return good;
     good = make(engine, f, WHOLE, false, &apart) && compare_fused(f, &whole, &apart, same_bits) && good;
     return make(engine, f, CHUNKS, false, &apart) && compare_fused(f, &parts, &apart, same_bits) && good;
@@ -219,18 +224,24 @@ int main(int argc, char **argv)
     if (status)
         return fprintf(stderr, "test_classifier: %s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
     static const form forms[] = {
-        {"tied, training", true, true, false, false, false, false},
-        {"with a table of its own, training", false, true, false, false, false, false},
-        {"evaluation", true, false, false, false, false, false},
-        {"tied, training, in bf16", true, true, true, false, false, false},
-        {"tied, squared losses", true, true, false, false, true, false},
-        {"with a table of its own, squared losses", false, true, false, false, true, false},
-        {"tied, squared losses, in bf16", true, true, true, false, true, false},
-        {"tied, with entropies", true, true, false, false, false, true},
-        {"tied, with entropies, evaluation", true, false, false, false, false, true},
-        {"with a table of its own, squared losses and entropies, in bf16", false, true, true, false, true, true},
-        {"with a teacher", true, true, false, true, false, false},
-        {"with a teacher and a table of its own", false, true, false, true, false, false},
+        {"tied, training", true, true, false, false, false, false, false},
+        {"with a table of its own, training", false, true, false, false, false, false, false},
+        {"evaluation", true, false, false, false, false, false, false},
+        {"tied, training, in bf16", true, true, true, false, false, false, false},
+        {"tied, squared losses", true, true, false, false, true, false, false},
+        {"with a table of its own, squared losses", false, true, false, false, true, false, false},
+        {"tied, squared losses, in bf16", true, true, true, false, true, false, false},
+        {"tied, with entropies", true, true, false, false, false, true, false},
+        {"tied, with entropies, evaluation", true, false, false, false, false, true, false},
+        {"with a table of its own, squared losses and entropies, in bf16", false, true, true, false, true, true, false},
+        {"with a teacher", true, true, false, true, false, false, false},
+        {"with a teacher and a table of its own", false, true, false, true, false, false, false},
+        {.name = "tied, and a half of the entropies", .tied = true, .train = true, .rewarded = true},
+        {.name = "squared losses and a half of the entropies, in bf16",
+         .train = true,
+         .half = true,
+         .squared = true,
+         .rewarded = true},
     };
     bool good = true;
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)

@@ -303,6 +303,34 @@ static void token_statistics_cases(tx_cases *list)
     tx_case_half(list, 1, false);
 }
 
+static void token_entropy_grad_reference(tx_call *call)
+{
+    const int64_t columns = tx_array_last(&call->in[0]), vocab = call->attrs.vocab;
+    for (int64_t r = 0; r < tx_array_rows(&call->in[0]); r++) {
+        const double *x = call->in[0].value + r * columns, d = call->in[1].value[r], lse = call->in[3].value[r],
+                     entropy = call->in[4].value[r];
+        for (int64_t i = 0; i < columns; i++) {
+            const bool counts = i < vocab && call->in[2].value[r] >= 0.0;
+            const double p = counts ? exp(x[i] - lse) : 0.0;
+            tx_array_put(&call->out[0], r * columns + i, counts ? -p * (x[i] - lse + entropy) * d : 0.0,
+                         counts ? p * (1.0 + fabs(x[i]) + fabs(lse)) * (1.0 + fabs(x[i] - lse) + entropy) * fabs(d)
+                                : 0.0);
+        }
+    }
+}
+
+static void token_entropy_grad_cases(tx_cases *list)
+{
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        tx_case *c = add_gradient(list, i);
+        c->attrs.smoothing = 0.0f;
+        c->in[3] = tx_spec_of(TX_F32, c->in[1].shape, TX_FILL_UNIFORM, 5.0, 12.0);
+        c->in[4] = tx_spec_of(TX_F32, c->in[1].shape, TX_FILL_UNIFORM, 0.0, 3.0);
+        c->flags |= TX_CASE_ZEROS;
+    }
+    tx_case_half(list, 1, false);
+}
+
 /* ---- Distillation ------------------------------------------------------------------------------ */
 
 static double scaled_lse(const double *x, int64_t n, double inverse)
@@ -430,6 +458,11 @@ const tx_descriptor tx_descriptor_token_statistics = {.cases = token_statistics_
                                                       .outputs = token_statistics_outputs,
                                                       .reference = token_statistics_reference,
                                                       .length = last_length};
+const tx_descriptor tx_descriptor_token_entropy_grad = {
+    .cases = token_entropy_grad_cases,
+    .reference = token_entropy_grad_reference,
+    .length = last_length,
+};
 const tx_descriptor tx_descriptor_distillation = {.cases = distillation_cases,
                                                   .outputs = distillation_outputs,
                                                   .reference = distillation_reference,

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* attrs.alpha times the control that attrs.control names. */
 static double factor_of(const tx_call *call)
@@ -151,10 +152,65 @@ static void broadcast_cases(tx_cases *list)
     }
 }
 
+/* ---- Quantile ---------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void quantile_reference(tx_call *call)
+{
+    const tx_array *x = &call->in[0];
+    double *sorted = malloc((size_t)x->count * sizeof *sorted), value = 0.0, size = 0.0;
+    int64_t n = 0;
+    bool nan = false;
+    for (int64_t i = 0; sorted && i < x->count; i++)
+        if (call->in[1].value[i] != 0.0) {
+            sorted[n++] = x->value[i];
+            nan = nan || isnan(x->value[i]);
+        }
+    if (sorted && n) {
+        qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+        const double at = (double)(call->attrs.alpha * (float)(n - 1));
+        const double a = sorted[(int64_t)floor(at)], b = sorted[(int64_t)ceil(at)];
+        value = nan ? (double)NAN : a + (at - floor(at)) * (b - a);
+        size = fabs(a) + fabs(b);
+    }
+    tx_array_put(&call->out[0], 0, sorted ? value : (double)NAN, size);
+    free(sorted);
+}
+
+TX_OUTPUT(quantile_outputs, TX_F32, TX_SHAPE(1))
+
+static void quantile_cases(tx_cases *list)
+{
+    static const float shares[] = {0.0f, 0.2f, 0.5f, 0.8f, 1.0f};
+    static const tx_shape shapes[] = {{1, {1}}, {2, {3, 5}}, {2, {17, 63}}, {2, {90, 100}}};
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+        for (size_t k = 0; k < sizeof shares / sizeof shares[0]; k++) {
+            char text[64];
+            tx_case *c = tx_case_add(list, "%g %s", (double)shares[k], tx_shape_text(&shapes[s], text, sizeof text));
+            c->attrs.alpha = shares[k];
+            /* Every second list has many equal elements. */
+            c->in[0] = k % 2 ? tx_spec_of(TX_F32, shapes[s], TX_FILL_INDEX, -3.0, 4.0) : tx_spec_real(shapes[s]);
+            c->in[1] = tx_spec_of(TX_F32, shapes[s], TX_FILL_INDEX, s ? 0.0 : 1.0, 2.0);
+            c->flags = TX_CASE_ZEROS;
+        }
+    tx_case *c = tx_case_copy(list, ", nothing counts");
+    c->in[1].hi = 1.0;
+    tx_case_copy(list, ", NaN")->in[0].fill = TX_FILL_NAN;
+    list->item[list->count - 1].in[1] = tx_spec_of(TX_F32, shapes[3], TX_FILL_INDEX, 1.0, 2.0);
+    tx_case_chunks(list);
+}
+
 const tx_descriptor tx_descriptor_reduce = {.cases = reduce_cases,
                                             .outputs = reduce_outputs,
                                             .reference = reduce_reference,
                                             .length = reduce_length,
                                             .work = 2};
+const tx_descriptor tx_descriptor_quantile = {
+    .cases = quantile_cases, .outputs = quantile_outputs, .reference = quantile_reference};
 const tx_descriptor tx_descriptor_broadcast = {
     .cases = broadcast_cases, .outputs = broadcast_outputs, .reference = broadcast_reference};

@@ -157,6 +157,7 @@ static tx_status statistics(tx_cl_builder *b, const tx_command *c, const char *k
 }
 
 TX_CL_OP(token_statistics, statistics, "token_statistics")
+TX_CL_OP(token_entropy_grad, statistics, "token_entropy_grad")
 
 static tx_status finish_loss(tx_cl_builder *b, const tx_command *c)
 {
@@ -274,4 +275,13 @@ tx_status tx_cl_reduce(tx_cl_builder *b, const tx_command *c)
     else
         reduce_over_rows(b, c, alpha);
     return b->status;
+}
+
+tx_status tx_cl_quantile(tx_cl_builder *b, const tx_command *c)
+{
+    tx_cl_form form = reduce_form(b, c, &c->in[0], WHOLE_GROUP, 0);
+    tx_cl_launch_rows(b, &form, "reduce", "quantile", 1);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, tx_operand_count(&c->in[0]));
+    return TX_CL_F32(b, c->attrs.alpha);
 }

@@ -127,3 +127,52 @@ reduce_columns(const __global float *work, long wo, long blocks, __global float 
     __global float *y = plane == 0 ? y0 + o0 : plane == 1 ? y1 + o1 : y2 + o2;
     put(y + i, v * tx_factor(alpha, which, control), tx_adds(mode, control));
 }
+
+/* ---- Quantile --------------------------------------------------------------------------------------------- */
+
+/* A number whose order as an integer is that of floats. Negative zero is below zero. */
+static uint order_of(float x)
+{
+    const uint bits = as_uint(x);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+/* Returns the element of rank `rank`, from 0 on, of those that count: bit by bit, from the highest. */
+TX_INLINE float element_of_rank(const __global float *x, const __global float *counts, long n, float rank,
+                                __local float *part)
+{
+    uint found = 0;
+    for (int bit = 31; bit >= 0; bit--) {
+        float own = 0.0f; /* elements that begin as `found` and have 0 in this bit */
+        for (long i = get_local_id(0); i < n; i += WG)
+            own += counts[i] != 0.0f && order_of(x[i]) >> bit == found >> bit ? 1.0f : 0.0f;
+        const float below = tx_group_sum(own, part);
+        if (rank >= below) {
+            rank -= below;
+            found |= 1u << bit;
+        }
+    }
+    return as_float(found >> 31 ? found & 0x7FFFFFFFu : ~found);
+}
+
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+quantile(const __global float *x, long xo, const __global float *counts, long co, __global float *y, long yo, long n,
+         float share)
+{
+    __local float part[WG];
+    float own = 0.0f, nan = 0.0f;
+    x += xo;
+    counts += co;
+    for (long i = get_local_id(0); i < n; i += WG) {
+        own += counts[i] != 0.0f ? 1.0f : 0.0f;
+        nan += counts[i] != 0.0f && isnan(x[i]) ? 1.0f : 0.0f;
+    }
+    const float count = tx_group_sum(own, part), nans = tx_group_sum(nan, part);
+    const float at = share * fmax(count - 1.0f, 0.0f), low = floor(at), rest = at - low;
+    const float a = element_of_rank(x, counts, n, low, part), b = element_of_rank(x, counts, n, ceil(at), part);
+    if (get_local_id(0) == 0)
+        y[yo] = nans > 0.0f     ? NAN
+                : count == 0.0f ? 0.0f
+                : rest < 0.5f   ? fma(rest, b - a, a)
+                                : fma(rest - 1.0f, b - a, b);
+}

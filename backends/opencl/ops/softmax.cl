@@ -291,6 +291,29 @@ token_statistics(const __global h_t *x, long xo, const __global int *labels, lon
     }
 }
 
+/* dx is not x. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+token_entropy_grad(const __global h_t *x, long xo, const __global float *dentropy, long so, const __global int *labels,
+                   long lo, const __global float *lse, long eo, const __global float *entropy, long no,
+                   __global h_t *dx, long dxo, long n, long vocab, int ignore)
+{
+    const long row = get_group_id(0);
+    const int label = labels[lo + row];
+    const float l = lse[eo + row], h = entropy[no + row], d = dentropy[so + row];
+    x += xo + row * n;
+    dx += dxo + row * n;
+    if (label < 0 || label >= vocab) {
+        row_zero(dx, n);
+        return;
+    }
+    ROW_LOOP(i, n)
+    {
+        /* Beyond the vocabulary, probabilities are e^-inf and differences finite. */
+        const vec q = tx_load_h_or(x, i, vocab, l - 1e30f) - l;
+        tx_store_h(-tx_exp(q) * (q + h) * d, dx, i, n);
+    }
+}
+
 /* Returns the log-sum-exps of a row: of its logits, of its logits over the temperature, and of the teacher's over
  * the temperature. The fourth number is unused: Intel's CPU runtime computed wrong results with a float3. */
 TX_INLINE float4 row_distilled(const __global h_t *x, const __global h_t *t, long vocab, float inverse,
