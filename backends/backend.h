@@ -169,26 +169,27 @@ static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
  *   PLACED  The planner places tensors by lifetime, so that they share memory.
  *   LASTS   While a plan runs, only nodes of its graph write to the arena.
  *   ALIKE   All ranks have the same layout of it. */
-#define TX_ARENA_MAP(X)                                                                                              \
-    X(WEIGHTS, WEIGHTS, 0, 1, 1)                                                                                     \
-    X(FROZEN, WEIGHTS, 0, 1, 1)        /* parameters that never change, each in its own type */                      \
-    X(FROZEN_SHARDS, WEIGHTS, 0, 0, 1) /* this rank's shards of FROZEN, if it is sharded */                          \
-    X(KEPT, WEIGHTS, 0, 1, 0)          /* device copies of offloaded WEIGHTS that plans read directly */             \
-    X(SHARDS, WEIGHTS, 0, 0, 1)        /* this rank's shards of WEIGHTS, if they are sharded */                      \
-    X(HALF, COPIES, 0, 1, 1)           /* 16-bit copies of WEIGHTS, in its order */                                  \
-    X(GRADIENTS, GRADIENTS, 0, 0, 1)                                                                                 \
-    X(OPTIMIZER, OPTIMIZER, 0, 0, 1)                                                                                 \
-    X(STAGING, OFFLOADED, 1, 0, 0)       /* host buffers for transfers between file and device */                    \
-    X(PLANNED, ACTIVATIONS, 1, 1, 0)     /* inputs, activations, temporaries */                                      \
-    X(OFFLOADED, OFFLOADED, 1, 0, 0)     /* offloaded activations of blocks */                                       \
-    X(STATE, CACHE, 0, 0, 0)             /* key-value caches, optimizer group bytes */                               \
-    X(WEIGHTS_WINDOW, EXCHANGE, 0, 0, 1) /* exchange buffers for WEIGHTS (below: GRADIENTS) of a device with its own \
-                                            memory */                                                                \
-    X(GRADIENTS_WINDOW, EXCHANGE, 0, 0, 1)                                                                           \
-    X(EXCHANGE, EXCHANGE, 1, 1, 1)     /* other data that ranks exchange */                                          \
-    X(TP, EXCHANGE, 1, 1, 1)           /* data that a tensor-parallel group exchanges */                             \
-    X(CONTROL, FUNCTIONALITY, 0, 0, 0) /* TX_CONTROL_COUNT words written by the host */                              \
-    X(RESULT, FUNCTIONALITY, 0, 0, 0)  /* TX_RESULT_COUNT floats written by the device */                            \
+#define TX_ARENA_MAP(X)                                                                                               \
+    X(WEIGHTS, WEIGHTS, 0, 1, 1)                                                                                      \
+    X(FROZEN, WEIGHTS, 0, 1, 1)        /* parameters that never change, each in its own type */                       \
+    X(FROZEN_SHARDS, WEIGHTS, 0, 0, 1) /* this rank's shards of FROZEN, if it is sharded */                           \
+    X(KEPT, WEIGHTS, 0, 1, 0)          /* device copies of offloaded WEIGHTS that plans read directly */              \
+    X(SHARDS, WEIGHTS, 0, 0, 1)        /* this rank's shards of WEIGHTS, if they are sharded */                       \
+    X(HALF, COPIES, 0, 1, 1)           /* 16-bit copies of WEIGHTS, in its order */                                   \
+    X(GRADIENTS, GRADIENTS, 0, 0, 1)                                                                                  \
+    X(OPTIMIZER, OPTIMIZER, 0, 0, 1)                                                                                  \
+    X(STAGING, OFFLOADED, 1, 0, 0)        /* host buffers for transfers between file and device */                    \
+    X(PLANNED, ACTIVATIONS, 1, 1, 0)      /* inputs, activations, temporaries */                                      \
+    X(OFFLOADED, OFFLOADED, 1, 0, 0)      /* offloaded activations of blocks */                                       \
+    X(STATE, CACHE, 0, 0, 0)              /* key-value caches, optimizer group bytes */                               \
+    X(SHARED_STATE, ACTIVATIONS, 0, 0, 0) /* states in the memory of PLANNED (tx_model_share_states) */               \
+    X(WEIGHTS_WINDOW, EXCHANGE, 0, 0, 1)  /* exchange buffers for WEIGHTS (below: GRADIENTS) of a device with its own \
+                                             memory */                                                                \
+    X(GRADIENTS_WINDOW, EXCHANGE, 0, 0, 1)                                                                            \
+    X(EXCHANGE, EXCHANGE, 1, 1, 1)     /* other data that ranks exchange */                                           \
+    X(TP, EXCHANGE, 1, 1, 1)           /* data that a tensor-parallel group exchanges */                              \
+    X(CONTROL, FUNCTIONALITY, 0, 0, 0) /* TX_CONTROL_COUNT words written by the host */                               \
+    X(RESULT, FUNCTIONALITY, 0, 0, 0)  /* TX_RESULT_COUNT floats written by the device */                             \
     X(SCRATCH, SCRATCH, 0, 0, 0)       /* size requested by prepare() */
 
 typedef enum tx_arena_id {

@@ -29,7 +29,7 @@ static tx_status copy_tensor(tx_graph *copy, const tx_tensor *t)
         return tx_fail(TX_MEMORY, "no memory for a name");
     if (t->param >= 0)
         made->offset = model->param[t->param].offset;
-    else if (t->arena == TX_ARENA_STATE && t->name)
+    else if (tx_arena_has_states(t->arena) && t->name)
         made->offset = tx_model_find_state(model, t->name)->offset;
     return TX_OK;
 }

@@ -275,7 +275,7 @@ static tx_tensor *find_state(const tx_graph *graph, const char *name)
 {
     for (int32_t i = 0; i < graph->tensors; i++) {
         tx_tensor *t = graph->tensor[i];
-        if (t->name && t->arena == TX_ARENA_STATE && strcmp(t->name, name) == 0)
+        if (t->name && tx_arena_has_states(t->arena) && strcmp(t->name, name) == 0)
             return t;
     }
     return NULL;
@@ -291,7 +291,8 @@ static tx_tensor *add_state(tx_graph *graph, const char *name, tx_dtype dtype, t
     if (status != TX_OK)
         return tx_graph_refuse(graph, status);
     tx_tensor *t = find_state(graph, name);
-    return t ? t : tensor_named(tx_tensor_fixed(graph, dtype, shape, TX_ARENA_STATE, offset), name);
+    const tx_arena_id arena = tx_model_find_state(graph->model, name)->arena;
+    return t ? t : tensor_named(tx_tensor_fixed(graph, dtype, shape, arena, offset), name);
 }
 
 tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape)

@@ -31,6 +31,12 @@ typedef struct tx_arena {
     tx_buffer *buffer[TX_MAX_CHUNKS];
 } tx_arena;
 
+/* Whether an arena has states. */
+static inline bool tx_arena_has_states(tx_arena_id arena)
+{
+    return arena == TX_ARENA_STATE || arena == TX_ARENA_SHARED_STATE;
+}
+
 /* Rounds up to TX_ALIGNMENT. */
 static inline int64_t tx_aligned(int64_t bytes)
 {

@@ -188,11 +188,12 @@ static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype,
         return tx_fail(TX_MEMORY, "no memory for a state");
     model->state = grown;
     tx_state_record record = {.name = name ? strdup(name) : NULL, .dtype = dtype, .shape = *shape, .absent = absent};
+    record.arena = name && model->shares_states ? TX_ARENA_SHARED_STATE : TX_ARENA_STATE;
     if (name && !record.name)
         return tx_fail(TX_MEMORY, "no memory for state %s", name);
     tx_status status =
         absent ? TX_OK
-               : tx_arena_append(&model->arena[TX_ARENA_STATE], tx_shape_count(shape) * (int64_t)tx_dtype_size(dtype),
+               : tx_arena_append(&model->arena[record.arena], tx_shape_count(shape) * (int64_t)tx_dtype_size(dtype),
                                  TX_ALIGNMENT, &record.offset);
     if (status != TX_OK) {
         free(record.name);
@@ -218,12 +219,25 @@ tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dty
     int64_t elsewhere;
     if (s && (s->dtype != dtype || !tx_shape_equal(&s->shape, shape)))
         return tx_fail(TX_INVALID, "state %s was declared differently before", name);
+    if (!s && model->shares_states && model->shared)
+        return tx_fail(TX_INVALID, "state %s: a plan was made with the other states in the memory of activations",
+                       name);
     if (s)
         *offset = s->offset;
     else
         TX_TRY(append_state(model, name, dtype, shape, !tx_model_has_stage(model, tx_model_stage_of(model, block)),
                             offset));
     return model->following ? tx_model_declare_state(model->following, name, dtype, shape, block, &elsewhere) : TX_OK;
+}
+
+tx_status tx_model_share_states(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    for (; model; model = model->following) {
+        model->shares_states = true;
+        model->arena[TX_ARENA_SHARED_STATE].addresses = true; /* the memory is that of PLANNED */
+    }
+    return TX_OK;
 }
 
 tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS])

@@ -31,6 +31,7 @@ typedef struct tx_state_record {
     char *name; /* NULL for the group bytes of a chunk of the parameters */
     tx_dtype dtype;
     tx_shape shape;
+    tx_arena_id arena; /* STATE, or SHARED_STATE */
     int64_t offset;
     bool absent; /* only another stage has it; it has no memory here */
 } tx_state_record;
@@ -143,8 +144,9 @@ struct tx_model {
     tx_state_record *state;
     int32_t states;
     bool has_gradients, sealed, groups_written;
-    bool only_plans; /* tx_model_only_plan */
-    tx_dtype stored; /* storage type of parameters declared in F32 (tx_model_store) */
+    bool shares_states, shared; /* tx_model_share_states; a plan reads such states, so that there can be no more */
+    bool only_plans;            /* tx_model_only_plan */
+    tx_dtype stored;            /* storage type of parameters declared in F32 (tx_model_store) */
     tx_weight_copies copies;
     tx_optimizer *optimizer; /* NULL until it is created */
     tx_arena arena[TX_ARENA_COUNT];

@@ -226,7 +226,7 @@ static tx_status check_kept(const staging *s, const tx_node *n)
     for (int k = 0; k < TX_MAX_IN; k++) {
         const tx_tensor *t = n->in[k];
         const tx_state_record *state =
-            t && t->name && t->arena == TX_ARENA_STATE ? tx_model_find_state(s->model, t->name) : NULL;
+            t && t->name && tx_arena_has_states(t->arena) ? tx_model_find_state(s->model, t->name) : NULL;
         if (state && state->absent)
             return tx_fail_in(cannot_divide("another stage than its own reads it"), "state %s", t->name);
     }

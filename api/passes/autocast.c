@@ -82,7 +82,7 @@ static tx_dtype requested_type(const casting *c, const tx_node *n)
 
 static bool is_state(tx_tensor *t)
 {
-    return tx_tensor_root(t)->arena == TX_ARENA_STATE;
+    return tx_arena_has_states(tx_tensor_root(t)->arena);
 }
 
 /* Whether the node reads a state that is stored in 16 bits. */

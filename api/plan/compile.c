@@ -57,6 +57,15 @@ static int64_t input_bytes(const tx_graph *graph)
     return bytes;
 }
 
+/* Whether a graph has states in the memory of PLANNED. */
+static bool reads_shared(const tx_graph *graph)
+{
+    for (int32_t i = 0; i < graph->tensors; i++)
+        if (graph->tensor[i]->arena == TX_ARENA_SHARED_STATE)
+            return true;
+    return false;
+}
+
 static tx_status compile(tx_plan *plan)
 {
     tx_model *model = plan->model;
@@ -67,6 +76,12 @@ static tx_status compile(tx_plan *plan)
         layout.arena[i].chunk_bytes = model->arena[i].chunk_bytes;
     TX_TRY(tx_pipeline(plan->graph));
     layout.exchanged = model->exchange.exchanged;
+    if (reads_shared(plan->graph)) {
+        const tx_arena *states = &model->arena[TX_ARENA_SHARED_STATE];
+        layout.shared = tx_arena_end(states);
+        tx_arena_cover(&layout.arena[TX_ARENA_PLANNED], states);
+        model->shared = true;
+    }
     TX_TRY(tx_plan_layout(plan->graph, &layout));
     TX_TRY(tx_plan_find_placed(plan));
     TX_TRY(make_commands(plan));

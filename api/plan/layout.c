@@ -188,6 +188,10 @@ tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout)
     layout->saved = saved_bytes(graph);
     for (tx_arena_id i = 0; i < TX_ARENA_COUNT; i++)
         if (tx_arena_info_of(i)->placed)
-            TX_TRY(place_all(graph, i, i == TX_ARENA_EXCHANGE ? layout->exchanged : 0, &layout->arena[i]));
+            TX_TRY(place_all(graph, i,
+                             i == TX_ARENA_EXCHANGE  ? layout->exchanged
+                             : i == TX_ARENA_PLANNED ? layout->shared
+                                                     : 0,
+                             &layout->arena[i]));
     return TX_OK;
 }

@@ -10,13 +10,14 @@
 typedef struct tx_layout {
     tx_arena arena[TX_ARENA_COUNT]; /* sizes of the chunks; no buffers */
     int64_t exchanged;              /* the planner may not use lower addresses of EXCHANGE */
+    int64_t shared;                 /* nor those of PLANNED, which states have */
     int64_t saved;                  /* bytes of PLANNED that the forward pass saves for the backward pass */
 } tx_layout;
 
 /* Assigns an address to every tensor of arenas PLACED that is not fixed. It computes lifetimes and reuses memory in
  * place if ops.def allows it. Then the largest tensors come first, each at the lowest free address (greedy by size:
  * Pisarchyk and Lee, Efficient memory management for deep neural net inference, 2020). No tensor is in two chunks. The
- * caller sets the span of chunks and `exchanged` in `layout`. */
+ * caller sets the span of chunks, `exchanged` and `shared` in `layout`. */
 tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout);
 
 /* Whether the planner placed the tensor. */

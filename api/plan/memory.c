@@ -352,3 +352,16 @@ tx_status tx_model_allocate(tx_model *model)
     }
     return status;
 }
+
+tx_status tx_model_clear_states(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    TX_TRY(tx_model_allocate(model));
+    for (; model; model = model->following) {
+        const tx_arena *states = &model->arena[TX_ARENA_SHARED_STATE], *planned = &model->arena[TX_ARENA_PLANNED];
+        const tx_engine *e = model->engine;
+        for (int32_t c = 0; c < states->chunks; c++)
+            TX_TRY(e->backend->fill(e->context, planned->buffer[c], 0, 0, states->used[c]));
+    }
+    return TX_OK;
+}

@@ -401,6 +401,43 @@ static void states_survive_growth(void **state)
     decoder_free(&second);
 }
 
+/* States in the memory of activations: two plans share them, a third one writes NaN there. */
+static void states_share_activations(void **state)
+{
+    enum { COUNT = 1 << 16 };
+    fixture *f = *state;
+    static float x[COUNT];
+    tx_memory planned, counted;
+    tx_plan *plan;
+    for (int i = 0; i < COUNT; i++)
+        x[i] = NAN;
+    begin_graph(f);
+    tx_tensor *in = F32(COUNT), *y = tx_output(tx_add(tx_exponential(in), in));
+    assert_ok(tx_plan_create(f->graph, "others", &plan));
+    assert_ok(tx_model_memory(f->model, &planned));
+    const int64_t alone = planned.bytes[TX_MEMORY_ACTIVATIONS] + planned.bytes[TX_MEMORY_TEMPORARY];
+    assert_ok(tx_model_share_states(f->model));
+    decoder one = decoder_of(f->model, "k", "v", COUNT / 8), other = decoder_of(f->model, "k", "v", COUNT / 8);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tx_model_clear_states(f->model));
+        decode(&one, 0, 1.0f, 1.0f);
+        decode(&other, 1, 3.0f, 2.0f);
+        assert_ok(tx_plan_write(plan, in, x, sizeof x));
+        assert_ok(tx_plan_run(plan));
+        assert_ok(tx_plan_read(plan, y, x, sizeof x));
+    }
+    assert_ok(tx_model_memory(f->model, &planned));
+    assert_ok(tx_engine_memory(f->engine, &counted));
+    assert_int_equal(tx_memory_total(&planned), tx_memory_total(&counted));
+    assert_int_equal(planned.bytes[TX_MEMORY_CACHE], 0);
+    /* The states are smaller than the activations. */
+    assert_int_equal(planned.bytes[TX_MEMORY_ACTIVATIONS] + planned.bytes[TX_MEMORY_TEMPORARY], alone);
+    tx_plan_free(plan);
+    REFUSES(tx_state(f->graph, "late", TX_F32, TX_SHAPE(4)), "state late: a plan was made with the other states");
+    decoder_free(&one);
+    decoder_free(&other);
+}
+
 /* The same if memory is missing at first: nothing is lost, and the plan runs as soon as memory is available. */
 static void states_survive_lack_of_memory(void **state)
 {
@@ -432,7 +469,8 @@ int main(int argc, char **argv)
         TEST(elementwise),  TEST(movement),  TEST(graphs),
         TEST(options),      TEST(values),    TEST(states_survive_lack_of_memory),
     };
-    const struct CMUnitTest of_device[] = {TEST(names_of_devices), TEST(gradient_of_cast), TEST(states_survive_growth)};
+    const struct CMUnitTest of_device[] = {TEST(names_of_devices), TEST(gradient_of_cast), TEST(states_survive_growth),
+                                           TEST(states_share_activations)};
     int32_t index = 0;
     if (argc < 2)
         return cmocka_run_group_tests(of_all, NULL, NULL);
