@@ -95,7 +95,7 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
     if (config->teacher) {
         char own[TX_ARCH_NAME];
         memcpy(own, name, sizeof own);
-        snprintf(name, TX_ARCH_NAME, TX_WEIGHTS_TEACHER "%.*s", TX_ARCH_NAME - (int)sizeof TX_WEIGHTS_TEACHER, own);
+        snprintf(name, TX_ARCH_NAME, "%s%.*s", config->teacher, TX_ARCH_NAME - (int)strlen(config->teacher) - 1, own);
         spec->frozen = true;
         spec->dtype = spec->shape.rank > 1 ? config->teacher_dtype : TX_F32;
     }

@@ -67,8 +67,9 @@ typedef struct tx_config {
     tx_rounding *rounding;   /* how training rounds each parameter; owned; or NULL */
     tx_lora *lora;           /* an adapter that freezes the base parameters (lora.h); owned; or NULL */
     tx_lora_bank *bank;      /* adapters of which each row of a batch uses one (bank.h); owned; or NULL */
-    bool teacher;            /* a frozen teacher next to the trained model; its names begin with TX_WEIGHTS_TEACHER */
-    tx_dtype teacher_dtype;  /* the storage type of the teacher's matrices */
+    const char
+        *teacher; /* of a frozen model next to the trained one: the beginning of its names (weights.h); or NULL */
+    tx_dtype teacher_dtype; /* the storage type of its matrices */
 } tx_config;
 
 /* ---- Configuration (config.c) ------------------------------------------------------------------------ */

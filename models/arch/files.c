@@ -8,6 +8,7 @@
 #include "models/files/quantized.h"
 #include "models/files/scaled.h"
 #include "models/files/stacked.h"
+#include "models/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -101,7 +102,7 @@ static void rename_tensor(const void *context, const char *tensor, char param[TX
     else if (tx_wrapper_rename(config->wrapped, tensor, text))
         config->architecture->rename(config, text, own);
     const bool named = config->teacher && own[0];
-    snprintf(param, TX_WEIGHTS_NAME, "%s%.*s", named ? TX_WEIGHTS_TEACHER : "", TX_WEIGHTS_NAME / 2, own);
+    snprintf(param, TX_WEIGHTS_NAME, "%s%.*s", named ? config->teacher : "", TX_WEIGHTS_NAME / 2, own);
 }
 
 static bool may_lack(const void *context, const char *piece)
@@ -112,12 +113,12 @@ static bool may_lack(const void *context, const char *piece)
            (!config->lora || tx_lora_saves(config->lora, piece));
 }
 
-/* True for parameters that other files hold: those that an adapter adds, and the teacher's if the model's are read, or
- * the other way round. */
+/* True for parameters that other files hold: those that an adapter adds, and those of other models. */
 static bool is_elsewhere(const void *context, const char *param)
 {
     const tx_config *config = context;
-    return config->teacher != tx_weights_of_teacher(param) || tx_lora_adds(param);
+    const bool own = config->teacher ? tx_begins_with(param, config->teacher) : !tx_weights_of_teacher(param);
+    return !own || tx_lora_adds(param);
 }
 
 /* An output head that the file lacks is a copy of the embedding. */

@@ -289,7 +289,7 @@ int32_t tx_weights_find(const tx_weights *weights, const tx_weights_names *names
 
 bool tx_weights_of_teacher(const char *param)
 {
-    return tx_begins_with(param, TX_WEIGHTS_TEACHER);
+    return tx_begins_with(param, TX_WEIGHTS_TEACHER) || tx_begins_with(param, TX_WEIGHTS_REWARD);
 }
 
 const char *tx_weights_path(const tx_weights *weights)

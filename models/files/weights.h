@@ -55,8 +55,11 @@ int32_t tx_weights_find(const tx_weights *weights, const struct tx_weights_names
 /* ---- Into a model -------------------------------------------------------------------------------- */
 
 #define TX_WEIGHTS_NAME 256
-/* The prefix of parameters of a teacher, a second model that is read next to the trained one. */
+/* Prefixes of parameters of frozen models that are read next to the trained one: a teacher or reference, and reward
+ * models, whose prefix has a number ("reward_0."). */
 #define TX_WEIGHTS_TEACHER "teacher."
+#define TX_WEIGHTS_REWARD "reward_"
+/* Whether a parameter belongs to one of them. */
 bool tx_weights_of_teacher(const char *param);
 
 /* Maps tensors of a file to parameters. `rename` writes the parameter's name to `param`, or "" for a known tensor that

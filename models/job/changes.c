@@ -14,10 +14,10 @@ tx_status tx_job_read_arguments(const char *folder, tx_json **json)
 }
 
 /* Whether a different value of a member of tx_job_describe is refused: it changes which rows a step reads, or the base
- * or teacher model. The digests of the data are handled by explain_data. */
+ * teacher or reward model. The digests of the data are handled by explain_data. */
 static bool is_decisive(const char *name)
 {
-    static const char *const computed[] = {"global_batch", "base_model", "teacher_model"};
+    static const char *const computed[] = {"global_batch", "base_model", "teacher_model", "reward_models"};
     const tx_option *option = tx_option_find(&tx_job_table, name);
     for (size_t i = 0; i < sizeof computed / sizeof computed[0]; i++)
         if (strcmp(computed[i], name) == 0)

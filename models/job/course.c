@@ -14,6 +14,17 @@ tx_status tx_job_dump_order(const tx_job *j)
     return tx_loader_dump_order(&j->inputs.train, &loader, j->steps, j->set.dump_order);
 }
 
+/* The digests of the reward models, in order. */
+static tx_status describe_rewards(const tx_job *j, tx_json *json)
+{
+    char text[TX_REWARDS_MAX * (TX_DIGEST_TEXT + 2)] = "";
+    int32_t count = 0;
+    tx_reward_model *const *models = j->inputs.rewards ? tx_rewards_models(j->inputs.rewards, &count) : NULL;
+    for (int32_t i = 0; i < count; i++)
+        tx_list_add(text, sizeof text, ", ", "%s", models[i]->digest);
+    return tx_json_set_string(json, "reward_models", text);
+}
+
 tx_status tx_job_describe(const tx_job *j, tx_json **description)
 {
     tx_json *json = tx_job_arguments(&j->set, TX_RECIPE, 0);
@@ -23,6 +34,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **description)
     TX_THEN(status, tx_json_set_string(json, TX_JOB_NAME(metric), j->inputs.metric->name));
     TX_THEN(status, tx_json_set_string(json, "base_model", j->inputs.base_digest));
     TX_THEN(status, tx_json_set_string(json, "teacher_model", j->inputs.teacher_digest));
+    TX_THEN(status, describe_rewards(j, json));
     TX_THEN(status, tx_json_set_string(json, "device", tx_engine_device(j->engine)->name));
     TX_THEN(status, tx_json_set_int(json, TX_JOB_NAME(block), j->inputs.block));
     TX_THEN(status, tx_json_set_int(json, "global_batch", j->step_rows));

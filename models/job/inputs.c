@@ -246,6 +246,7 @@ void tx_job_release(tx_job_inputs *inputs)
     tx_tokenizer_free(inputs->tokenizer);
     tx_config_free(inputs->config);
     tx_config_free(inputs->teacher);
+    tx_rewards_free(inputs->rewards);
     free(inputs->teacher_folder);
     tx_run_state_free(&inputs->state);
     free(inputs->generation);

@@ -39,6 +39,7 @@ typedef struct tx_job_inputs {
     char *teacher_folder;                           /* of the teacher model of a distillation */
     tx_config *teacher;                             /* its configuration */
     char teacher_digest[TX_DIGEST_TEXT];            /* of its weights, once they are read */
+    tx_rewards *rewards;                            /* that completions get; NULL for recorded ones */
     char *generation;                               /* the text of the model's generation_config.json */
     char *train_path, *validation_path, *test_path; /* of the data, possibly prepared from other files */
     char *train_name, *validation_name, *test_name; /* of the files that the user gave, in notes */
@@ -72,7 +73,7 @@ struct tx_job {
     tx_comm *context;           /* the context-parallel ranks */
     tx_comm *sums;              /* gradients are summed over them: `data` times `context` */
     tx_comm *pipeline, *ends;   /* the stages of this rank's rows; the first and the last stage */
-    tx_comm *peers;             /* `data` again, for --gather_across_devices */
+    tx_comm *peers;             /* `data` again, for --gather_across_devices and quantiles of entropies */
     tx_comm *expert, *replicas; /* the expert-parallel ranks; the ranks with the same experts */
     int32_t *stage_blocks;      /* how many blocks each stage has */
     double slowest;             /* the slowest stage's predicted share of the work */

@@ -68,6 +68,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
         .teacher = j->inputs.teacher,
         .write = set->predict_with_generate || j->inputs.task->generates ? &j->inputs.write : NULL,
         .slots = tx_job_slots(j),
+        .rewards = j->inputs.rewards,
     };
     if (j->inputs.config->lora) /* frozen matrices are stored in the type that products read */
         j->inputs.config->lora->stored = trainer->autocast;

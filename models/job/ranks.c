@@ -52,7 +52,7 @@ tx_status tx_job_make_groups(tx_job *j)
     j->data = j->sums;
     if (chunks > 1)
         TX_TRY(make_subgroups(j->sums, chunks, &j->context, &j->data));
-    if (set->gather_across)
+    if (set->gather_across || set->top_entropy_quantile < 1.0)
         TX_TRY(tx_comm_sub(j->data, 0, j->data->rank, &j->peers));
     return experts > 1 ? make_subgroups(j->sums, experts, &j->expert, &j->replicas) : TX_OK;
 }

@@ -23,7 +23,7 @@ tx_status tx_job_open_second(tx_job *j, const char *name, tx_dtype dtype)
     TX_TRY(tx_hub_model(name, &in->teacher_folder));
     TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
     const tx_config *c = in->config, *t = in->teacher;
-    in->teacher->teacher = true;
+    in->teacher->teacher = TX_WEIGHTS_TEACHER;
     in->teacher->teacher_dtype = dtype;
     if (t->architecture->head != c->architecture->head || tx_arch_columns(t) != tx_arch_columns(c) ||
         t->vocab_size != c->vocab_size)

@@ -73,15 +73,27 @@ static tx_status choose_sampling(tx_job *j)
     return TX_OK;
 }
 
-/* Refuses wrong rewards before anything is compiled. */
-static tx_status check_rewards(const tx_job *j)
+static void alive(void *watch)
 {
-    tx_rewards *rewards = NULL;
-    if (!j->set.reward_funcs)
+    tx_watchdog_alive(watch, NULL);
+}
+
+/* Opens the rewards before anything is compiled. Weights of reward models are stored as those of a reference. */
+static tx_status open_rewards(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    const tx_reward_caller caller = {j->data->rank, j->inputs.block, &j->report, alive, j->watch};
+    int32_t count = 0;
+    if (!set->reward_funcs)
         return TX_OK;
-    const tx_status status = tx_rewards_open(&j->set, &(tx_reward_caller){.rank = 0}, &rewards);
-    tx_rewards_free(status ? NULL : rewards);
-    return status;
+    TX_TRY(tx_rewards_open(set, &caller, &j->inputs.rewards));
+    tx_reward_model *const *models = tx_rewards_models(j->inputs.rewards, &count);
+    for (int32_t i = 0; i < count; i++) {
+        models[i]->config->teacher_dtype = set->dtype ? TX_BF16 : TX_F32;
+        tx_job_note(j, "reward  %s: %" PRId64 " parameters, texts of at most %" PRId64 " tokens", models[i]->folder,
+                    tx_arch_param_count(models[i]->config), models[i]->most);
+    }
+    return TX_OK;
 }
 
 tx_status tx_job_plan_rollouts(tx_job *j)
@@ -91,7 +103,7 @@ tx_status tx_job_plan_rollouts(tx_job *j)
     int64_t steps;
     if (!in->task->generates || !in->train.count)
         return TX_OK;
-    TX_TRY(check_rewards(j));
+    TX_TRY(open_rewards(j));
     TX_TRY(choose_steps(j, &steps));
     TX_TRY(choose_sampling(j));
     const int64_t count = steps * j->all_rows, group = set->num_generations;
@@ -100,7 +112,7 @@ tx_status tx_job_plan_rollouts(tx_job *j)
                        "a generation batch of %" PRId64 " completions is not a multiple of --num_generations %" PRId64
                        ": change it, --per_device_train_batch_size or --steps_per_generation",
                        count, group);
-    TX_TRY(tx_policy_plan(&in->train, set, count, set->batch, j->all_rows));
+    TX_TRY(tx_policy_plan(&in->train, set, count, set->batch, j->all_rows, j->step_rows));
     set->generation_batch = 0;
     set->steps_per_generation = steps == j->step_rows / j->all_rows ? 0 : steps; /* see tx_policy_is_current */
     tx_job_note(j, "rollout %" PRId64 " prompts with %" PRId64 " completions each, for %" PRId64 " step%s",

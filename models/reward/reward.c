@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define COMMAND "command:"
+#define MODEL "model:"
 
 typedef struct row {
     const char *word, *settings;
@@ -20,6 +21,7 @@ static const row rows[] = {
 #include "models/reward/functions.def"
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
+static const row model_row = {"model", "label max_length prompt special_tokens", NULL};
 
 /* The settings, by their members. */
 typedef enum kind { TEXT, FLAG, REAL, OBJECT } kind;
@@ -33,17 +35,20 @@ static const struct {
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
 
-/* A function of the run: a row of the table, or a command. */
+/* A function of the run: a row of the table, a model, or a command. */
 typedef struct function {
     const row *row;
     tx_reward_settings settings;
     tx_reward_state *state;
     tx_reward_command *command;
+    tx_reward_model *model;
 } function;
 
 struct tx_rewards {
     tx_reward_names names;
     function function[TX_REWARDS_MAX];
+    tx_reward_model *model[TX_REWARDS_MAX];
+    int32_t models;
     tx_json *config;
 };
 
@@ -90,6 +95,8 @@ static tx_status check(const function *f)
         known = known || strcmp(o->from, places[i]) == 0;
     if (!known)
         return tx_fail(TX_INVALID, "from: \"%s\" is not auto, boxed, hash, tag or last", o->from);
+    if (!(o->max_length >= 0.0))
+        return tx_fail(TX_INVALID, "max_length: must not be below 0");
     if (!(o->target > 0.0) || !(o->cache > 0.0) || !(o->max >= o->cache) || !(o->ngram >= 1.0) ||
         !(o->tolerance >= 0.0))
         return tx_fail(TX_INVALID, "target, cache and ngram must be above 0, tolerance not below, max not below cache");
@@ -97,13 +104,14 @@ static tx_status check(const function *f)
                                                     : TX_OK;
 }
 
-static tx_status configure(function *f, const tx_json *config)
+/* Sets the settings from the member `name` of --reward_config. */
+static tx_status configure(function *f, const char *name, const tx_json *config)
 {
     f->settings = (tx_reward_settings){
 #define TX_REWARD_SETTING(name, kind, initial) .name = initial,
 #include "models/reward/functions.def"
     };
-    const tx_json *own = tx_json_find(config, f->row->word);
+    const tx_json *own = tx_json_find(config, name);
     if (own && tx_json_type_of(own) != TX_JSON_OBJECT)
         return tx_fail(TX_INVALID, "expected an object of settings in --reward_config");
     for (void *i = own ? tx_json_first(own) : NULL; i; i = tx_json_next(own, i))
@@ -119,31 +127,47 @@ static tx_status fail_unknown(const char *name)
     char list[256] = "";
     for (int32_t i = 0; i < ROWS; i++)
         tx_list_add(list, sizeof list, ", ", "%s", rows[i].word);
-    return tx_fail(TX_INVALID, "--reward_funcs %s: must be %s or " COMMAND "PROGRAM", name, list);
+    return tx_fail(TX_INVALID, "--reward_funcs %s: must be %s, " MODEL "FOLDER or " COMMAND "PROGRAM", name, list);
 }
 
-/* Names a command by its program without folders. */
-static tx_status name_command(const char *line, tx_reward_names *names)
+/* Names a command by its program, or a model by its folder, without the folders above. */
+static tx_status name_path(const char *path, size_t size, tx_reward_names *names)
 {
-    const size_t size = strcspn(line, " ");
+    while (size > 1 && path[size - 1] == '/')
+        size--;
     size_t first = size;
-    while (first > 0 && line[first - 1] != '/')
+    while (first > 0 && path[first - 1] != '/')
         first--;
-    return tx_reward_add_name(line + first, size - first, names);
+    return tx_reward_add_name(path + first, size - first, names);
+}
+
+static tx_status add_model(tx_rewards *r, const char *folder, int64_t block)
+{
+    enum { MORE = 2 };
+    function *f = &r->function[r->names.count];
+    TX_TRY(tx_fail_in(name_path(folder, strlen(folder), &r->names), "--reward_funcs"));
+    f->row = &model_row;
+    tx_status status = configure(f, r->names.name[r->names.count - 1], r->config);
+    TX_THEN(status, tx_reward_model_open(folder, &f->settings, r->models, MORE * block, &f->model));
+    if (!status)
+        r->model[r->models++] = f->model;
+    return tx_fail_in(status, "--reward_funcs " MODEL "%s", folder);
 }
 
 static tx_status add(tx_rewards *r, const char *name, const tx_job_settings *set, const tx_reward_caller *caller)
 {
     const size_t prefix = strlen(COMMAND);
     function *f = &r->function[r->names.count];
+    if (strncmp(name, MODEL, strlen(MODEL)) == 0)
+        return add_model(r, name + strlen(MODEL), caller->block);
     if (strncmp(name, COMMAND, prefix) == 0) {
-        TX_TRY(tx_fail_in(name_command(name + prefix, &r->names), "--reward_funcs"));
+        TX_TRY(tx_fail_in(name_path(name + prefix, strcspn(name + prefix, " "), &r->names), "--reward_funcs"));
         return tx_reward_command_open(name + prefix, set->reward_timeout, set->seed, caller, &f->command);
     }
     TX_TRY(tx_fail_in(tx_reward_add_name(name, strlen(name), &r->names), "--reward_funcs"));
     for (int32_t i = 0; i < ROWS; i++)
         f->row = strcmp(rows[i].word, name) == 0 ? &rows[i] : f->row;
-    return f->row ? tx_fail_in(configure(f, r->config), "--reward_funcs %s", name) : fail_unknown(name);
+    return f->row ? tx_fail_in(configure(f, name, r->config), "--reward_funcs %s", name) : fail_unknown(name);
 }
 
 static tx_status open_all(tx_rewards *r, const tx_job_settings *set, const tx_reward_caller *caller)
@@ -179,6 +203,7 @@ void tx_rewards_free(tx_rewards *r)
     for (int32_t k = 0; k < r->names.count; k++) {
         tx_reward_state_free(r->function[k].state);
         tx_reward_command_free(r->function[k].command);
+        tx_reward_model_free(r->function[k].model);
     }
     tx_json_free(r->config);
     free(r);
@@ -189,9 +214,17 @@ const tx_reward_names *tx_rewards_names(const tx_rewards *r)
     return &r->names;
 }
 
-tx_status tx_rewards_compute(tx_rewards *r, int64_t step, const tx_reward_sample *samples, int64_t count, double *to)
+tx_reward_model *const *tx_rewards_models(const tx_rewards *r, int32_t *count)
+{
+    *count = r->models;
+    return r->model;
+}
+
+tx_status tx_rewards_compute(tx_rewards *r, tx_scorer *const *scorers, int64_t step, const tx_reward_sample *samples,
+                             int64_t count, double *to)
 {
     const int64_t functions = r->names.count;
+    int32_t models = 0;
     for (int64_t i = 0; i < count * functions; i++)
         to[i] = (double)NAN;
     for (int64_t k = 0; k < functions; k++) {
@@ -199,7 +232,9 @@ tx_status tx_rewards_compute(tx_rewards *r, int64_t step, const tx_reward_sample
         tx_status status = TX_OK;
         if (f->command)
             status = tx_reward_command_ask(f->command, step, samples, count, to + k, functions);
-        for (int64_t i = 0; !f->command && i < count && !status; i++)
+        else if (f->model)
+            status = tx_reward_model_ask(f->model, scorers[models++], samples, count, to + k, functions);
+        for (int64_t i = 0; f->row && f->row->compute && i < count && !status; i++)
             status = f->row->compute(&f->settings, f->state, &samples[i], &to[i * functions + k]);
         TX_TRY(tx_fail_in(status, "reward %s", r->names.name[k]));
     }

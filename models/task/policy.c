@@ -62,7 +62,8 @@ static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *
     X(kl, count)                         \
     X(scratch, count)
 
-tx_status tx_policy_plan(tx_samples *samples, const tx_job_settings *set, int64_t count, int64_t rows, int64_t all_rows)
+tx_status tx_policy_plan(tx_samples *samples, const tx_job_settings *set, int64_t count, int64_t rows, int64_t all_rows,
+                         int64_t step_rows)
 {
     tx_policy_data *d = samples->own;
     tx_policy_batch *b = &d->batch;
@@ -77,6 +78,7 @@ tx_status tx_policy_plan(tx_samples *samples, const tx_job_settings *set, int64_
     b->most = set->max_completion_length;
     b->rows = rows;
     b->all_rows = all_rows;
+    b->accumulation = step_rows / all_rows;
     bool has = true;
 #define X(array, elements)                                   \
     b->array = calloc((size_t)(elements), sizeof *b->array); \

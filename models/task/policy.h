@@ -29,6 +29,7 @@ enum {
     TX_POLICY_TOKEN_SHARE,    /* of a token in a mean over the tokens of a micro-batch, times its rows */
     TX_POLICY_CLIP_SHARE,     /* the same in the share of clipped tokens or sequences */
     TX_POLICY_SEQUENCE_SHARE, /* of a token in a mean over its sequence */
+    TX_POLICY_LOSS_SHARE,     /* by which TRL's policy_loss differs from the loss of a step */
     TX_POLICY_NUMBERS
 };
 
@@ -37,6 +38,7 @@ typedef struct tx_policy_batch {
     int64_t count, group;   /* completions; consecutive ones of a prompt */
     int64_t most;           /* max_completion_length */
     int64_t rows, all_rows; /* of a micro-batch: of a rank, and of all ranks */
+    int64_t accumulation;   /* micro-batches of a step */
     int64_t *sample;        /* [count]: number of the prompt */
     int64_t *length;        /* [count]: tokens */
     int32_t *ids;           /* [count, most] */
@@ -69,7 +71,7 @@ typedef enum tx_policy_sum {
     TX_POLICY_SEQUENCE_SUMS /* the mean over sequences of their sums */
 } tx_policy_sum;
 
-typedef enum tx_policy_form { TX_POLICY_CLIPPED, TX_POLICY_CISPO, TX_POLICY_SAPO } tx_policy_form;
+typedef enum tx_policy_form { TX_POLICY_CLIPPED, TX_POLICY_CISPO, TX_POLICY_SAPO, TX_POLICY_VESPO } tx_policy_form;
 
 typedef struct tx_policy_type {
     const char *name;
@@ -95,10 +97,11 @@ static inline bool tx_policy_by_sequence(const tx_task *task, const tx_job_setti
     return task->one_out || set->importance_sampling == TX_IMPORTANCE_SEQUENCE;
 }
 
-/* Gives the samples room for generation batches of `count` completions, and sets their
- * count to the rows of an epoch. Each batch is learnt num_iterations times. Incomplete ones are dropped, as by TRL. */
-tx_status tx_policy_plan(tx_samples *samples, const tx_job_settings *set, int64_t count, int64_t rows,
-                         int64_t all_rows);
+/* Gives the samples room for generation batches of `count` completions, and sets their count to the rows of an epoch.
+ * A micro-batch has `rows` rows on a rank and `all_rows` on all, a step `step_rows`. Each batch is learnt
+ * num_iterations times. Incomplete ones are dropped, as by TRL. */
+tx_status tx_policy_plan(tx_samples *samples, const tx_job_settings *set, int64_t count, int64_t rows, int64_t all_rows,
+                         int64_t step_rows);
 /* Makes room for the rewards of `functions` functions. */
 tx_status tx_policy_reserve(tx_policy_batch *batch, int32_t functions);
 /* Computes the advantages and all numbers of the rows from the rewards (policy_advantages.c). `total` [count] receives

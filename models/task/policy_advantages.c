@@ -143,6 +143,7 @@ static void set_numbers(const tx_task *task, const tx_job_settings *set, const t
     to[TX_POLICY_TOKEN_SHARE] = (float)token;
     to[TX_POLICY_CLIP_SHARE] = (float)(sequence ? over(length) : token);
     to[TX_POLICY_SEQUENCE_SHARE] = length > 0.0 ? (float)over(length) : 0.0f;
+    to[TX_POLICY_LOSS_SHARE] = type->sum == TX_POLICY_ALL_TOKENS ? 1.0f / (float)b->accumulation : 1.0f;
 }
 
 void tx_policy_score(const tx_task *task, const tx_job_settings *set, const tx_policy_type *type, const double *weights,

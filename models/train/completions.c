@@ -125,7 +125,8 @@ static tx_status reward(tx_rollout *r, int64_t first, int64_t count)
     tx_status status = samples ? TX_OK : tx_fail(TX_MEMORY, "no memory for %" PRId64 " completions", count);
     for (int64_t i = 0; i < count && !status; i++)
         status = make_sample(r, first + i, &samples[i]);
-    TX_THEN(status, tx_rewards_compute(r->rewards, r->step + 1, samples, count, b->rewards + first * b->functions));
+    TX_THEN(status, tx_rewards_compute(r->rewards, tx_trainer_scorers(r->trainer), r->step + 1, samples, count,
+                                       b->rewards + first * b->functions));
     for (int64_t i = 0; i < count && samples; i++)
         free_sample(&samples[i]);
     free(samples);

@@ -25,7 +25,7 @@ struct tx_rollout {
     tx_comm *comm; /* NULL with one rank */
     tx_reporter report;
     tx_recorded recorded;
-    tx_rewards *rewards; /* NULL with recorded ones */
+    tx_rewards *rewards; /* the trainer's; NULL with recorded ones */
     tx_watchdog *watch;
     bool warned; /* of truncated completions */
     tx_reward_names names;

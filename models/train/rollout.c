@@ -110,13 +110,11 @@ static tx_status open_recorded(tx_rollout *r)
 
 static tx_status open_rewards(tx_rollout *r)
 {
-    const tx_reward_caller caller = {r->comm ? r->comm->rank : 0, &r->report, tx_rollout_alive, r->watch};
-    if (r->set->rollout_file) {
-        TX_TRY(open_recorded(r));
-    } else {
-        TX_TRY(tx_rewards_open(r->set, &caller, &r->rewards));
+    r->rewards = tx_trainer_options_of(r->trainer)->rewards;
+    if (r->rewards)
         r->names = *tx_rewards_names(r->rewards);
-    }
+    else
+        TX_TRY(open_recorded(r));
     return tx_policy_reserve(&r->data->batch, r->names.count);
 }
 
@@ -162,7 +160,6 @@ void tx_rollout_free(tx_rollout *r)
     if (!r)
         return;
     tx_recorded_close(&r->recorded);
-    tx_rewards_free(r->rewards);
     free(r->batch.field[0]);
     free(r->outputs);
     free(r->total);

@@ -12,7 +12,8 @@
 
 typedef struct tx_rollout tx_rollout;
 
-/* Opens the rewards. `samples` are those of the run, and the trainer's evaluation plan gives the log-probabilities. */
+/* Uses the rewards of the trainer. `samples` are those of the run, and the trainer's evaluation plan gives the
+ * log-probabilities. */
 tx_status tx_rollout_create(tx_trainer *trainer, const tx_run_options *options, tx_rollout **rollout);
 void tx_rollout_free(tx_rollout *rollout); /* NULL is fine */
 /* Makes the generation batch that step `step`, from 0 on, learns from, unless it is the current one. The steps before

@@ -28,7 +28,8 @@ struct tx_trainer {
     tx_plan *update, *average; /* the average's is NULL except for schedule-free optimizers */
     bool averaged;             /* the model has the average of the weights, not the weights of training */
     tx_writer *writer;         /* or NULL */
-    int64_t updates;           /* runs of the update plan since profiling began */
+    tx_scorer *scorer[TX_REWARDS_MAX];
+    int64_t updates; /* runs of the update plan since profiling began */
     int64_t step;
     float (*vote)(void *context);
     void *vote_context;
@@ -122,6 +123,7 @@ static tx_status prepare(tx_trainer *trainer)
         TX_TRY(tx_model_offload_weights(trainer->model));
     if (o->eval_batch && o->task->generates) /* first, since only they read the reference model */
         TX_TRY(build_all(trainer, false, o->eval_batch, trainer->evaluate));
+    TX_TRY(tx_scorers_create(trainer->model, o->rewards, o->eval_batch, o->eval_autocast, trainer->scorer));
     TX_TRY(build_all(trainer, true, o->batch, trainer->train));
     TX_TRY(tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update));
     TX_TRY(tx_optimizer_average(trainer->model, &trainer->average));
@@ -165,6 +167,7 @@ void tx_trainer_free(tx_trainer *trainer)
 {
     if (!trainer)
         return;
+    tx_scorers_free(trainer->scorer);
     tx_writer_free(trainer->writer);
     discard(trainer->evaluate);
     tx_plan_free(trainer->average);
@@ -436,6 +439,11 @@ int64_t tx_trainer_outputs(const tx_trainer *trainer)
 tx_writer *tx_trainer_writer(const tx_trainer *trainer)
 {
     return trainer->writer;
+}
+
+tx_scorer *const *tx_trainer_scorers(const tx_trainer *trainer)
+{
+    return trainer->scorer;
 }
 
 /* Reads a result of an evaluation. In a pipeline the last stage broadcasts it. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 struct tx_writer {
+    tx_model *model;
     const tx_task *task;
     tx_generation how;
     tx_generator *generator;
@@ -51,8 +52,8 @@ tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_tr
     tx_writer *created = calloc(1, sizeof *created);
     if (!created)
         return tx_fail(TX_MEMORY, "trainer: out of memory");
-    *created =
-        (tx_writer){.task = o->task, .how = *o->write, .block = o->block, .columns = o->write->max_new_tokens + 1};
+    *created = (tx_writer){.model = model, .task = o->task, .how = *o->write, .block = o->block};
+    created->columns = o->write->max_new_tokens + 1;
     created->rows = o->eval_batch;
     created->together = o->comm && o->parallel.zero_stage == 3;
     const tx_generator_options texts = {.size = sizeof texts,
@@ -70,9 +71,10 @@ tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_tr
     created->prompts = malloc((size_t)o->eval_batch * sizeof *created->prompts);
     created->written = malloc((size_t)o->eval_batch * sizeof *created->written);
     const bool has = created->prompts && created->written;
-    const tx_status status =
-        has ? tx_generator_create(model, config, o->slots ? &completions : &texts, &created->generator)
-            : tx_fail(TX_MEMORY, "trainer: out of memory");
+    tx_status status = has ? TX_OK : tx_fail(TX_MEMORY, "trainer: out of memory");
+    if (o->slots) /* completions are not written while a step has activations */
+        TX_THEN(status, tx_model_share_states(model));
+    TX_THEN(status, tx_generator_create(model, config, o->slots ? &completions : &texts, &created->generator));
     return TX_RETURN(status, created, writer, tx_writer_free);
 }
 
@@ -134,6 +136,7 @@ static bool take(void *context, int64_t row, int32_t id)
 tx_status tx_writer_sample(tx_writer *writer, const tx_prompt *prompts, int64_t count, uint64_t first,
                            tx_written *written)
 {
+    TX_TRY(tx_model_clear_states(writer->model));
     if (!writer->proved) /* the weights are loaded */
         TX_TRY(tx_generator_prove(writer->generator));
     writer->proved = true;

@@ -163,7 +163,7 @@ loraplus_lr_ratio loraplus_lr_embedding reward_timeout "
 # Weights are rounded before ranks share the work (tests/train/test_qat.sh).
 later="$later fake_quant_after_n_steps "
 # Methods with means over the tokens, or with other samples as negatives, of a micro-batch.
-later="$later cpo_alpha desirable_weight undesirable_weight "
+later="$later cpo_alpha desirable_weight undesirable_weight top_entropy_quantile entropy_coef "
 dropouts="--config_overrides resid_pdrop=0.2,embd_pdrop=0.3,attn_pdrop=0.2"
 data_of llama
 ranks 1 base --max_steps 1 || fail "a base"
@@ -183,6 +183,7 @@ simpo - --simpo_gamma 1 --alpha 0.2
 reward - --center_rewards_coefficient 0.1
 triplets - --embedding_loss TripletLoss --triplet_margin 3
 grpo - --epsilon 0.01 --epsilon_high 0.02 --delta 1.1 --temperature 0.7 --top_p 0.9 --min_p 0.01 --repetition_penalty 1.2 --beta 0.1
+grpo - --loss_type vespo --vespo_k_pos 1.5 --vespo_lambda_pos 2 --vespo_k_neg 2 --vespo_lambda_neg 1.5
 triplets accumulation --gather_across_devices --similarity_scale 5
 END
 [ "$options" = all ] && cat >> "$work/table" << END

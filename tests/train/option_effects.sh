@@ -186,3 +186,26 @@ replay_rloo()
 {
     learns=rloo replay "$@"
 }
+
+# Writes small data for the tasks.
+write_data()
+{
+    for word in cat dog bird; do
+        echo "{\"prompt\": [{\"role\": \"user\", \"content\": \"$word\"}]," \
+            "\"completion\": [{\"role\": \"assistant\", \"content\": \"a $word\"}]}"
+    done > "$work/talk.jsonl"
+    for word in cat dog; do
+        echo "{\"prompt\": \"$word\", \"chosen\": \" one\", \"rejected\": \" three\"}"
+    done > "$work/pairs.jsonl"
+    for reward in 1 0 0.5 0.25; do
+        echo "{\"completion_ids\": [9$((${#reward})), 97, 98], \"rewards\": {\"a\": $reward, \"b\": -0.5}}"
+    done > "$work/rollouts.jsonl"
+    for good in true false; do
+        echo "{\"prompt\": \"cat\", \"completion\": \" one\", \"label\": $good}"
+    done > "$work/likes.jsonl"
+    for word in cat dog; do
+        echo "{\"anchor\": \"$word\", \"positive\": \"a $word\", \"negative\": \"no $word\"}"
+    done > "$work/trios.jsonl"
+    echo '{"question": "who", "context": "a cat and a dog", "answers": {"text": ["cat"], "answer_start": [2]}}' \
+        > "$work/question.jsonl"
+}

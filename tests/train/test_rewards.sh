@@ -67,6 +67,20 @@ write_small_text 10
 "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/model" --block_size 16 \
     --max_steps 1 --threads 1 > "$work/out" 2> "$work/err" || fail "making a model"
 
+# A model that scores texts, and a classifier. Both are of another kind than the model in training.
+for i in 1 2 3 4; do
+    echo "{\"prompt\": \"$i\", \"chosen\": \"ab$i\", \"rejected\": \"z\"}"
+done > "$work/pairs.jsonl"
+sed 's/"hidden_size": 64/"hidden_size": 32/' "$work/config.json" > "$work/judge.json"
+"$bin/txtrain" --train_file "$work/text" --config_name "$work/judge.json" --output_dir "$work/small" --block_size 16 \
+    --max_steps 1 --threads 1 > "$work/out" 2> "$work/err" || fail "making a small model"
+"$bin/txtrain" --task_name reward --train_file "$work/pairs.jsonl" --model_name_or_path "$work/small" --threads 1 \
+    --output_dir "$work/judge" --max_steps 4 --learning_rate 1e-2 > "$work/out" 2> "$work/err" || fail "making a judge"
+{ echo "sentence,label"; awk '{ print $0 "," (NR % 3 ? "good" : "bad") }' "$work/text"; } > "$work/labels.csv"
+"$bin/txtrain" --task_name classification --train_file "$work/labels.csv" --config_name "$work/judge.json" --threads 1 \
+    --output_dir "$work/critic" --max_steps 1 > "$work/out" 2> "$work/err" || fail "making a critic"
+models="model:$work/judge,model:$work/critic,length" label='{"critic":{"label":"good","max_length":30}}'
+
 ways="--bf16 --gradient_checkpointing|--lora_r 2 --beta 0.1|--beta 0.1|--num_iterations 2 --gradient_accumulation_steps 2"
 [ "$device" = cpu ] && ways="|$ways|--dtype bfloat16|--lora_r 2 --load_in_4bit|--loss_type cispo --steps_per_generation 2"
 old=$IFS
@@ -81,6 +95,18 @@ for way in $ways; do
     IFS='|'
 done
 IFS=$old
+
+# Models as rewards live in the memory of the plan, and their texts do not change what is generated.
+rewards=$models
+for way in "" "--bf16 --beta 0.1" "--lora_r 2" "--dtype bfloat16"; do
+    [ "$device" = cpu ] || [ "$way" = "--bf16 --beta 0.1" ] || continue
+    # shellcheck disable=SC2086
+    run models --overwrite_output_dir --profile --reward_config "$label" $way || fail "$way: models as rewards"
+    as_planned "models as rewards $way"
+    [ "$(numbers rewards/judge/mean "$work/models/log.jsonl" | sort -u | wc -l)" -ge 2 ] || fail "$way: the judge"
+    grep -aqs reward_ "$work"/models/*.safetensors && fail "$way: a reward model was saved"
+done
+rewards=
 
 # At the first step after a generation the ratios are 1, also if the old log-probabilities are from an evaluation.
 run way --overwrite_output_dir --num_iterations 2 --gradient_accumulation_steps 2 --loss_type grpo || fail "two passes"
@@ -107,8 +133,10 @@ done
 [ "$(numbers padded_tokens "$work/rows/log.jsonl" | head -n 1)" -eq 32 ] || fail "the rows are not short"
 near "$work/losses--pad_to_max_length" "$work/losses" 1e-5 || fail "short rows have other losses"
 
-for way in "" "--lora_r 2" rloo "--num_iterations 3 --logging_steps 4"; do
-    task='' file=model.safetensors
+for way in "" "--lora_r 2" rloo "--num_iterations 3 --logging_steps 4" "--top_entropy_quantile 0.5 --entropy_coef 0.1" \
+    "--loss_type vespo --num_iterations 2 --reward_config $label"; do
+    task='' file=model.safetensors rewards=
+    case $way in *critic*) rewards=$models ;; esac
     case $way in [a-z]*) task=$way way= ;; esac
     [ "$way" = "--lora_r 2" ] && file=adapter_model.safetensors
     # shellcheck disable=SC2086
@@ -120,7 +148,7 @@ for way in "" "--lora_r 2" rloo "--num_iterations 3 --logging_steps 4"; do
     same whole part $file checkpoint-4/optimizer.safetensors checkpoint-4/rollout.json
     [ "$device" = cpu ] || break
 done
-task=
+task='' rewards=
 run whole --overwrite_output_dir --log_completions || fail "the run with logged completions"
 [ "$(cat "$work"/whole/completions/completions_0000?.jsonl | wc -l)" -eq 16 ] || fail "not four completions a step"
 grep -q '"prompt": "[0-5]+1=", "completion": ".*", "regex": [01].0, "number": [01].0, "advantage": ' \
@@ -133,7 +161,16 @@ if [ -n "$launcher" ] && [ "$device" = cpu ]; then
         run "rank-$stage" --zero_stage $stage --log_completions || fail "two ranks, stage $stage"
         same rank-0 "rank-$stage" completions/completions_00001.jsonl completions/completions_00004.jsonl
     done
-    rows=
+    rewards=$models
+    run judged-ranks --reward_config "$label" --log_completions || fail "two ranks with models as rewards"
+    start='' rows=''
+    run judged --reward_config "$label" --log_completions || fail "models as rewards"
+    for i in judged judged-ranks; do
+        sed 's/.*"judge": \([^,]*\), "critic": \([^,]*\),.*/\1\n\2/' "$work/$i/completions/completions_00001.jsonl" \
+            > "$work/$i.scores"
+    done
+    near "$work/judged.scores" "$work/judged-ranks.scores" 1e-5 || fail "two ranks have other scores than one"
+    start="timeout -s KILL 120 $launcher -n 2" rows='' rewards=''
     same whole rank-0 completions/completions_00001.jsonl completions/completions_00003.jsonl
     rows=2 rewards="command:$work/program crash"
     run ranks --overwrite_output_dir && fail "two ranks with a program that crashes"
@@ -200,6 +237,17 @@ rewards=length
 outcome 1 "goal: the function has no such setting; it has: target" run wrong --reward_config '{"length": {"goal": 3}}'
 outcome 1 '"number" is not one of --reward_funcs' run wrong --reward_config '{"number": {}}'
 outcome 1 "give one weight for each of the 1 rewards" run wrong --reward_weights 1,2
+rewards=model:$work/critic
+outcome 1 "choose one in --reward_config: bad, good" run wrong
+outcome 1 "has no such setting; it has: label max_length" run wrong --reward_config '{"critic": {"column": "a"}}'
+rewards=model:$work/judge
+outcome 1 "which is the reward: leave it out" run wrong --reward_config '{"judge": {"label": "good"}}'
+outcome 1 "max_length: the model has 64 positions" run wrong --reward_config '{"judge": {"max_length": 65}}'
+outcome 1 "are planned: give a greater max_length" run short --reward_config '{"judge": {"max_length": 4}}'
+rewards=model:$work/model
+outcome 1 "gives no rewards" run wrong
+rewards=model:$work/nothing
+outcome 1 "nothing" run wrong
 rewards=exact
 outcome 1 'no column "solution"' run column --reward_config '{"exact": {"column": "solution"}}'
 rewards=

@@ -10,6 +10,8 @@ bin=$1
 shim=$2
 launcher=$3
 . "${0%/*}/../program.sh"
+# shellcheck source=tests/train/option_effects.sh
+. "${0%/*}/option_effects.sh"
 cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,
  "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
@@ -29,24 +31,7 @@ awk '{ line[NR] = $0 } END { for (i = 0; i < 2000; i++) for (n = 1; n <= NR; n++
     > "$work/big"
 sed 's/.*/{"text": "&"}/' "$work/text" > "$work/lines.jsonl"
 echo "broken" >> "$work/lines.jsonl"
-for word in cat dog bird; do
-    echo "{\"prompt\": [{\"role\": \"user\", \"content\": \"$word\"}]," \
-        "\"completion\": [{\"role\": \"assistant\", \"content\": \"a $word\"}]}"
-done > "$work/talk.jsonl"
-for word in cat dog; do
-    echo "{\"prompt\": \"$word\", \"chosen\": \" one\", \"rejected\": \" three\"}"
-done > "$work/pairs.jsonl"
-for reward in 1 0 0.5 0.25; do
-    echo "{\"completion_ids\": [9$((${#reward})), 97, 98], \"rewards\": {\"a\": $reward, \"b\": -0.5}}"
-done > "$work/rollouts.jsonl"
-for good in true false; do
-    echo "{\"prompt\": \"cat\", \"completion\": \" one\", \"label\": $good}"
-done > "$work/likes.jsonl"
-for word in cat dog; do
-    echo "{\"anchor\": \"$word\", \"positive\": \"a $word\", \"negative\": \"no $word\"}"
-done > "$work/trios.jsonl"
-echo '{"question": "who", "context": "a cat and a dog", "answers": {"text": ["cat"], "answer_start": [2]}}' \
-    > "$work/question.jsonl"
+write_data
 sed 's/"prompt": \[/"messages": [/; s/\], "completion": \[/, /' "$work/talk.jsonl" > "$work/messages.jsonl"
 echo '{"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.5]}}}' > "$work/ds.json"
 mkdir "$work/t5"
@@ -154,8 +139,6 @@ run base --logging_steps 2 --validation_file "$work/other" --eval_strategy steps
     fail "the base run"
 cp "$work/out" "$work/base.out"
 
-# shellcheck source=tests/train/option_effects.sh
-. "${0%/*}/option_effects.sh"
 
 # As the Trainer's arguments say it.
 echo '{"gradient_checkpointing": true, "gradient_checkpointing_kwargs": {"use_reentrant": false}}' > "$work/again.json"
@@ -347,6 +330,12 @@ importance_sampling_level | replay --num_iterations 2 --importance_sampling_leve
 scale_rewards | replay --scale_rewards none | alters grad_norm replay
 multi_objective_aggregation | replay --multi_objective_aggregation normalize_then_sum --steps_per_generation 2 | alters grad_norm replay --steps_per_generation 2
 use_bias_correction_kl | replay --beta 1 --use_bias_correction_kl false | alters loss replay --beta 1
+top_entropy_quantile | replay --top_entropy_quantile 0.2 | alters grad_norm replay
+entropy_coef | replay --entropy_coef 1 | alters loss replay
+vespo_k_pos | replay --num_iterations 2 --loss_type vespo --vespo_k_pos 0.5 | alters loss replay --num_iterations 2 --loss_type vespo
+vespo_lambda_pos | replay --num_iterations 2 --loss_type vespo --vespo_lambda_pos 0.5 | alters loss replay --num_iterations 2 --loss_type vespo
+vespo_k_neg | replay --num_iterations 2 --loss_type vespo --vespo_k_neg 0.5 | alters loss replay --num_iterations 2 --loss_type vespo
+vespo_lambda_neg | replay --num_iterations 2 --loss_type vespo --vespo_lambda_neg 0.5 | alters loss replay --num_iterations 2 --loss_type vespo
 mask_truncated_completions | replay --mask_truncated_completions | logged \"step\":.1,.*\"grad_norm\":.0,
 normalize_advantages | replay_rloo --normalize_advantages --steps_per_generation 2 | alters grad_norm replay_rloo --steps_per_generation 2
 temperature | replay --temperature 2 | alters grad_norm replay
