@@ -43,6 +43,8 @@ LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes 
     float capacity, tx_arrivals *arrivals))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals))
 
+LEFT_OUT_OP(packed, w, tx_tensor *tx_add_low_rank(tx_tensor *w, tx_tensor *a, int32_t parts, tx_tensor *const *b,
+    const int64_t *first, float scale, bool inputs_first))
 LEFT_OUT(packed, tx_status tx_rounding_check(const char *name, const tx_param_spec *spec))
 LEFT_OUT(packed, tx_status tx_packed_check(const char *name, const tx_param_spec *spec))
 LEFT_OUT(packed, tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count,

@@ -378,6 +378,12 @@ tx_tensor *tx_shift_rows(tx_tensor *x, int64_t columns, int64_t first, int32_t s
  * are 1 to 4 parts, matrices [n, c] with equally many columns, which have no row in common. */
 tx_tensor *tx_place_rows(int32_t parts, tx_tensor *const *part, const int64_t *first, int64_t rows, int64_t step,
                          float alpha);
+/* The weight of an adapted linear layer as merging computes it, to the last bit: w + scale B A, F32. w is [.., out,
+ * in], or [.., in, out] if `inputs_first`. There are 1 to 4 parts: b[i] [.., n, rank] has outputs first[i] and later,
+ * and rows i * rank and later of a [.., parts * rank, in]. They have no output in common; other outputs are those of w.
+ * The result is a constant, as of tx_detach. */
+tx_tensor *tx_add_low_rank(tx_tensor *w, tx_tensor *a, int32_t parts, tx_tensor *const *b, const int64_t *first,
+                           float scale, bool inputs_first);
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape);
 
 /* Adds `loss`, a scalar, to result LOSS and requests its gradient for every parameter it depends on. For several

@@ -41,6 +41,8 @@ tx_status tx_require_places(const tx_infer *c, int i, int64_t batch,
                             int64_t time); /* I32 [batch] or I32 [batch, time] */
 /* Checks that input `i` is packed qkv [B, T, (heads + 2 kv_heads) d] and returns d. */
 tx_status tx_require_qkv(const tx_infer *c, int i, int64_t *head_size);
+/* The rows attrs.place and attrs.placed of all parts are below attrs.rows and not in another part. */
+tx_status tx_require_row_places(const tx_infer *c);
 tx_status tx_require_sinks(const tx_infer *c, int i); /* F32 [heads] */
 /* Fails because the shape of input `i` differs from `want`. */
 tx_status tx_require_other_shape(const tx_infer *c, int i, const char *want);

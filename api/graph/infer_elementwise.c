@@ -172,8 +172,7 @@ tx_status tx_infer_shift_rows(const tx_infer *c)
     return tx_set_output(c, 0, c->in[0].dtype, y);
 }
 
-/* The rows of all parts exist and are not in another part. */
-static tx_status check_places(const tx_infer *c)
+tx_status tx_require_row_places(const tx_infer *c)
 {
     for (int i = 0; i < TX_PLACES; i++) {
         const int64_t first = c->attrs->place[i], end = first + c->attrs->placed[i];
@@ -191,7 +190,7 @@ tx_status tx_infer_place_rows(const tx_infer *c)
 {
     int64_t parts = 0;
     TX_TRY(tx_require(c, "F2F2F2F2"));
-    TX_TRY(check_places(c));
+    TX_TRY(tx_require_row_places(c));
     for (int i = 0; i < TX_PLACES; i++) {
         const tx_shape *x = &c->in[i].shape;
         const bool present = tx_present(&c->in[i]);
@@ -210,7 +209,7 @@ tx_status tx_infer_place_rows_grad(const tx_infer *c)
 {
     int64_t parts = 0;
     TX_TRY(tx_require(c, "F2"));
-    TX_TRY(check_places(c));
+    TX_TRY(tx_require_row_places(c));
     for (int i = 0; i < TX_PLACES; i++)
         parts += c->attrs->placed[i] > 0;
     const int64_t columns = c->in[0].shape.dim[1] - (parts - 1) * c->attrs->step;

@@ -6,7 +6,7 @@
 #include "api/graph/graph.h"
 #include "api/model/model.h"
 
-/* Pass: inserts FAKE_QUANTIZE after parameters with a tx_rounding. */
+/* Pass: inserts FAKE_QUANTIZE after parameters with a tx_rounding, or after the sum with their adapter. */
 tx_status tx_fake_quantize(tx_graph *graph);
 
 /* Returns NULL if a matrix of the shape can be rounded so, or the reason. */

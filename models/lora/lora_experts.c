@@ -3,6 +3,7 @@
 #include "models/lora/lora.h"
 
 #include "api/base/arithmetic.h"
+#include "api/base/low_rank.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -109,8 +110,6 @@ bool tx_lora_is_router(const tx_config *config, int32_t index, const char *name)
 
 /* ---- Merging --------------------------------------------------------------------------------------------- */
 
-#define COLUMNS 256 /* whose sums stay in registers and the L1 cache */
-
 void tx_lora_sort_experts(const tx_lora_experts *e, const float *b, float *sorted)
 {
     for (int64_t o = 0; o < e->out; o++)
@@ -123,16 +122,16 @@ void tx_lora_add_expert(const tx_lora_experts *e, const float *a, const float *b
                         int64_t count, float *weight)
 {
     const int64_t rows = e->inputs_first ? e->in : e->out, columns = e->inputs_first ? e->out : e->in;
-    const float *left = (e->inputs_first ? a : b) + expert * e->rank * rows,
-                *right = (e->inputs_first ? b : a) + expert * e->rank * columns;
+    const tx_low_rank product = {.left = (e->inputs_first ? a : b) + expert * e->rank * rows,
+                                 .right = (e->inputs_first ? b : a) + expert * e->rank * columns,
+                                 .row_step = 1,
+                                 .left_step = rows,
+                                 .column_step = 1,
+                                 .right_step = columns,
+                                 .rank = e->rank,
+                                 .scale = (float)e->scale};
     for (int64_t at = first, now; at < first + count; at += now, weight += now) {
-        const int64_t row = at / columns, column = at % columns;
-        float sum[COLUMNS] = {0.0f};
-        now = tx_min(tx_min(columns - column, first + count - at), COLUMNS);
-        for (int64_t k = 0; k < e->rank; k++)
-            for (int64_t c = 0; c < now; c++)
-                sum[c] += left[k * rows + row] * right[k * columns + column + c];
-        for (int64_t c = 0; c < now; c++)
-            weight[c] += (float)e->scale * sum[c];
+        now = tx_min(columns - at % columns, first + count - at);
+        tx_low_rank_add(&product, at / columns, at % columns, now, weight);
     }
 }

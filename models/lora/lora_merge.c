@@ -2,6 +2,7 @@
  * Merges an adapter into the weights of its base model. */
 #include "models/lora/lora.h"
 
+#include "api/base/low_rank.h"
 #include "api/packed/nf4.h"
 
 #include <inttypes.h>
@@ -197,32 +198,12 @@ static tx_status read_whole(merge *m, const char *module, const char *part, tx_s
 
 /* ---- W + scale B A ------------------------------------------------------------------------------------------ */
 
-/* The operands of weight += scale * left^T right. Element k of row i is left[i * row_step + k * left_step], element k
- * of column c is right[c * column_step + k * right_step]. */
-typedef struct factors {
-    const float *left, *right;
-    int64_t row_step, left_step, column_step, right_step, rank;
-    float scale;
-} factors;
-
-static void add_rows(const factors *f, float *weight, int64_t first, int64_t rows, int64_t columns)
-{
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t c = 0; c < columns; c++) {
-            float sum = 0.0f;
-            for (int64_t k = 0; k < f->rank; k++)
-                sum += f->left[(first + i) * f->row_step + k * f->left_step] *
-                       f->right[c * f->column_step + k * f->right_step];
-            weight[i * columns + c] += f->scale * sum;
-        }
-}
-
 /* A consumer of `rows` rows of W + scale B A, from row `first` on; they are in m->buffer. */
 typedef tx_status use_rows(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows);
 
 /* Computes W + scale B A in fp32, in chunks of rows, and passes each chunk to `use`. There are two factors if a part of
  * the weight is subtracted. */
-static tx_status for_each_chunk(merge *m, const factors f[2], const tx_weights_piece *piece, double *outputs,
+static tx_status for_each_chunk(merge *m, const tx_low_rank f[2], const tx_weights_piece *piece, double *outputs,
                                 use_rows *use)
 {
     const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1];
@@ -241,7 +222,8 @@ static tx_status for_each_chunk(merge *m, const factors f[2], const tx_weights_p
         if (rounds)
             tx_lora_round(m->buffer, now * columns);
         for (int32_t i = 0; i < 2 && f[i].left; i++)
-            add_rows(&f[i], m->buffer, row, now, columns);
+            for (int64_t r = 0; r < now; r++)
+                tx_low_rank_add(&f[i], row + r, 0, columns, m->buffer + r * columns);
         TX_TRY(use(m, piece, outputs, row, now));
     }
     return TX_OK;
@@ -280,7 +262,7 @@ static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *out
 }
 
 /* DoRA: scales each output of W + scale B A to the norm given by its magnitude. */
-static tx_status merge_magnitudes(merge *m, const factors f[2], const adapted *module)
+static tx_status merge_magnitudes(merge *m, const tx_low_rank f[2], const adapted *module)
 {
     float *magnitude = NULL;
     double *factor = calloc((size_t)module->out, sizeof *factor);
@@ -295,12 +277,9 @@ static tx_status merge_magnitudes(merge *m, const factors f[2], const adapted *m
     return status;
 }
 
-/* Strides for a weight that is [out, in] or [in, out]. */
-static factors factors_of(const adapted *m, const float *a, const float *b, double scale)
+static tx_low_rank product_of(const adapted *m, const float *a, const float *b, double scale)
 {
-    const int64_t rank = m->rank, in = m->in;
-    return m->inputs_first ? (factors){a, b, 1, in, rank, 1, rank, (float)scale}
-                           : (factors){b, a, rank, 1, 1, in, rank, (float)scale};
+    return tx_low_rank_of(a, b, m->in, m->rank, (float)scale, m->inputs_first);
 }
 
 /* The part of the weight that the adapter began with (tx_lora_principal), into `principal`: A, then B. */
@@ -321,16 +300,16 @@ static tx_status read_principal(merge *m, const adapted *module, float *principa
 
 static tx_status merge_module(merge *m, const adapted *module)
 {
-    factors f[2] = {{.left = NULL}};
+    tx_low_rank f[2] = {{.left = NULL}};
     float *a = NULL, *b = NULL, *principal = NULL;
     m->inputs_first = module->inputs_first;
     tx_status status = read_whole(m, module->name, name_of_a(module), TX_SHAPE(module->rank, module->in), &a);
     TX_THEN(status, read_whole(m, module->name, name_of_b(module), TX_SHAPE(module->out, module->rank), &b));
-    f[0] = factors_of(module, a, b, module->scale);
+    f[0] = product_of(module, a, b, module->scale);
     if (!status && tx_lora_takes_principal(m->lora) && !tx_lora_rounds(m->lora) && !module->embedding) {
         principal = malloc((size_t)(module->rank * (module->in + module->out)) * sizeof *principal);
         status = principal ? read_principal(m, module, principal) : tx_fail(TX_MEMORY, "no memory for an adapter");
-        f[1] = factors_of(module, principal, principal + module->rank * module->in, -module->scale);
+        f[1] = product_of(module, principal, principal + module->rank * module->in, -module->scale);
     }
     TX_THEN(status,
             m->lora->dora ? merge_magnitudes(m, f, module) : for_each_chunk(m, f, module->piece, NULL, write_rows));

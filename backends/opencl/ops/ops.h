@@ -51,6 +51,8 @@ tx_status tx_cl_arg_accumulate(tx_cl_builder *b, const tx_command *c);
 tx_status tx_cl_arg_draw(tx_cl_builder *b, const tx_command *c, int64_t sample_rows, float number);
 /* Passes the arguments of a rotary embedding after x, y and the columns, without rates. */
 tx_status tx_cl_rotary_arguments(tx_cl_builder *b, const tx_command *c);
+/* Passes attrs.place, attrs.placed and attrs.alpha: 8 longs and a float. */
+tx_status tx_cl_arg_places(tx_cl_builder *b, const tx_attrs *attrs);
 /* Returns the build option for the storage type of operands of type H (ops.def), given one of them. */
 const char *tx_cl_type(const tx_operand *o);
 

@@ -95,7 +95,7 @@ tx_status tx_cl_mla_qkv_grad(tx_cl_builder *b, const tx_command *c)
     return latent(b, c, "mla_qkv_grad", columns, c->attrs.rows, rotated, c->attrs.vocab);
 }
 
-static tx_status arg_places(tx_cl_builder *b, const tx_attrs *attrs)
+tx_status tx_cl_arg_places(tx_cl_builder *b, const tx_attrs *attrs)
 {
     for (int i = 0; i < TX_PLACES; i++)
         TX_CL_I64(b, (int64_t)attrs->place[i]);
@@ -109,7 +109,7 @@ tx_status tx_cl_place_rows(tx_cl_builder *b, const tx_command *c)
     const tx_shape *y = &c->out[0].shape;
     move_all(b, c, "place_rows", TX_F32, tx_shape_last(y), tx_shape_rows(y));
     TX_CL_I64(b, tx_shape_last(&c->in[0].shape), (int64_t)c->attrs.step);
-    return arg_places(b, &c->attrs);
+    return tx_cl_arg_places(b, &c->attrs);
 }
 
 tx_status tx_cl_place_rows_grad(tx_cl_builder *b, const tx_command *c)
@@ -117,7 +117,7 @@ tx_status tx_cl_place_rows_grad(tx_cl_builder *b, const tx_command *c)
     const tx_shape *dy = &c->in[0].shape;
     move_all(b, c, "place_rows_grad", TX_F32, tx_shape_last(&c->out[0].shape), tx_shape_rows(dy));
     TX_CL_I64(b, tx_shape_last(dy), (int64_t)c->attrs.step);
-    arg_places(b, &c->attrs);
+    tx_cl_arg_places(b, &c->attrs);
     return tx_cl_arg_accumulate(b, c);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Launches of fake quantization: one for each part of the rows. */
+ * Launches of merged weights, and of fake quantization: one for each part of the rows. */
 #include "api/base/blocks.h"
 #include "backends/opencl/ops/ops.h"
 #include "backends/opencl/runtime/internal.h"
@@ -55,4 +55,19 @@ tx_status tx_cl_fake_quantize(tx_cl_builder *b, const tx_command *c)
         tx_cl_arg_control(b);
     }
     return b->status;
+}
+
+tx_status tx_cl_add_low_rank(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *w = &c->in[0].shape;
+    const size_t local = tx_cl_group(b, 64), count = (size_t)tx_shape_count(w);
+    int64_t parts = 0;
+    for (int i = 0; i < TX_PLACES; i++)
+        parts += c->attrs.placed[i] > 0;
+    tx_cl_launch(b, "add_low_rank", "", "add_low_rank", 1, &count, &local);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, (int64_t)count, w->dim[w->rank - 2], tx_shape_last(w));
+    TX_CL_I32(b, c->attrs.trans_a);
+    TX_CL_I64(b, parts, tx_shape_last(&c->in[2].shape));
+    return tx_cl_arg_places(b, &c->attrs);
 }
