@@ -70,8 +70,8 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
         .slots = tx_job_slots(j),
         .rewards = j->inputs.rewards,
     };
-    if (j->inputs.config->lora) /* frozen matrices are stored in the type that products read */
-        j->inputs.config->lora->stored = trainer->autocast;
+    if (j->inputs.config->lora) /* frozen matrices are stored in the type that products or sums with the adapter read */
+        j->inputs.config->lora->stored = set->qat ? TX_F32 : trainer->autocast;
     return tx_job_read_checkpointing(set->checkpointing, &trainer->checkpointing, limit);
 }
 

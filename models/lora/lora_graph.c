@@ -27,6 +27,7 @@ typedef struct layer {
     int64_t first[TX_MAX_SECTIONS + 1]; /* first output of each section */
     int64_t in, out;                    /* `in` is that of all ranks */
     bool inputs_first;
+    bool rounds, trains;        /* training for blocks; the graph has a backward pass */
     bool by_outputs, by_inputs; /* tensor-parallel ranks divide the outputs, or the inputs */
     tx_tensor *weight, *bias;   /* bias may be NULL */
 } layer;
@@ -129,21 +130,29 @@ static tx_tensor *add(tx_tensor *sum, tx_tensor *part)
     return sum ? tx_add(sum, part) : part;
 }
 
-/* One B for all modules, times their scale, [out, modules * rank]. The rows of a module are nonzero only in its own
- * columns. */
-static tx_tensor *declare_b(const layer *l, const tx_lora_modules *m)
-{
-    const float scale = (float)m->scale[0];
+/* The B of each module, and its first output. */
+typedef struct outputs {
     tx_tensor *b[TX_MAX_SECTIONS];
     int64_t first[TX_MAX_SECTIONS];
+} outputs;
+
+static void declare_b(const layer *l, const tx_lora_modules *m, outputs *o)
+{
     for (int32_t i = 0; i < m->count; i++) {
         tx_param_spec spec = spec_of_outputs(l, m, i, m->rank[0]);
-        b[i] = declare_part(l, m->name[i], "lora_B.weight", &spec);
-        first[i] = m->divided ? l->first[m->section[i]] : 0;
+        o->b[i] = declare_part(l, m->name[i], "lora_B.weight", &spec);
+        o->first[i] = m->divided ? l->first[m->section[i]] : 0;
     }
+}
+
+/* One B for all modules, times their scale, [out, modules * rank]. The rows of a module are nonzero only in its own
+ * columns. */
+static tx_tensor *place_b(const layer *l, const tx_lora_modules *m, const outputs *o)
+{
+    const float scale = (float)m->scale[0];
     if (m->divided)
-        return tx_place_rows(m->count, b, first, l->out, m->rank[0], scale);
-    return scale == 1.0f ? b[0] : tx_scale(b[0], scale);
+        return tx_place_rows(m->count, o->b, o->first, l->out, m->rank[0], scale);
+    return scale == 1.0f ? o->b[0] : tx_scale(o->b[0], scale);
 }
 
 /* ---- DoRA ------------------------------------------------------------------------------------------------ */
@@ -225,16 +234,49 @@ static tx_tensor *with_magnitudes(const layer *l, tx_tensor *x, tx_tensor *dropp
     return l->bias ? tx_add(scaled, by_columns(scaled, l->bias)) : scaled;
 }
 
+/* ---- Training for blocks --------------------------------------------------------------------------------- */
+
+/* Adds u - u to y: the forward pass reads merged and rounded weights, A and B get the gradients of u. Its input is
+ * constant, since the gradient of y's input is that of the rounded weights. */
+static tx_tensor *with_gradient_of(tx_tensor *y, tx_tensor *u)
+{
+    return tx_add(y, tx_add(u, tx_scale(tx_detach(u), -1.0f)));
+}
+
+/* Pass fake_quantize rounds the merged weights. */
+static tx_tensor *adapt_rounded(const layer *l, tx_tensor *x)
+{
+    tx_lora_modules group;
+    tx_tensor *u = NULL, *weight = l->weight, *constant = tx_detach(x);
+    for (int32_t i = 0; i < l->modules.count; i++) {
+        outputs o;
+        if (!group_of(&l->modules, i, &group))
+            continue;
+        tx_tensor *a = declare_a(l, &group);
+        declare_b(l, &group, &o);
+        weight = tx_add_low_rank(weight, a, group.count, o.b, o.first, (float)group.scale[0], l->inputs_first);
+        if (l->trains)
+            u = add(u, tx_linear(tx_linear(constant, a, NULL, true), place_b(l, &group, &o), NULL, true));
+    }
+    tx_tensor *y = tx_linear(x, weight, l->bias, !l->inputs_first);
+    return u ? with_gradient_of(y, u) : y;
+}
+
 /* ---- The layer ------------------------------------------------------------------------------------------- */
 
 static tx_tensor *adapt(const layer *l, tx_tensor *x, tx_tensor *dropped)
 {
     tx_lora_modules group;
     tx_tensor *u = NULL, *product = NULL;
+    if (l->rounds)
+        return adapt_rounded(l, x);
     for (int32_t i = 0; i < l->modules.count; i++) {
+        outputs o;
         if (!group_of(&l->modules, i, &group))
             continue;
-        tx_tensor *a = declare_a(l, &group), *b = declare_b(l, &group);
+        tx_tensor *a = declare_a(l, &group), *b;
+        declare_b(l, &group, &o);
+        b = place_b(l, &group, &o);
         u = add(u, tx_linear(tx_linear(dropped, a, NULL, true), b, NULL, true));
         if (l->lora->dora)
             product = add(product, l->inputs_first ? tx_matmul(a, b, true, true) : tx_matmul(b, a, false, false));
@@ -260,7 +302,12 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
                           tx_tensor *x, tx_tensor *weight, tx_tensor *bias)
 {
     const bool inputs_first = config->architecture->inputs_first;
-    layer l = {.graph = graph, .lora = config->lora, .weight = weight, .bias = bias};
+    layer l = {.graph = graph,
+               .lora = config->lora,
+               .weight = weight,
+               .bias = bias,
+               .rounds = config->rounding != NULL,
+               .trains = options->train};
     char name[TX_ARCH_NAME];
     int32_t part;
     const int32_t parts = tx_graph_tp_size(graph, &part);
@@ -306,45 +353,73 @@ static tx_tensor *by_expert(const tx_lora_experts *e, tx_tensor *b)
     return b ? tx_reshape(b, TX_SHAPE(e->count, e->out, e->rank)) : NULL;
 }
 
-static tx_tensor *adapt_experts(tx_graph *graph, const tx_lora *lora, const tx_lora_experts *e, int64_t block,
-                                tx_tensor *x, tx_tensor *offsets)
+/* A grouped product with an adapter. */
+typedef struct grouped {
+    tx_graph *graph;
+    const tx_config *config;
+    tx_lora_experts experts;
+    int32_t block;
+    tx_tensor *x, *weight, *offsets;
+    bool inputs_first, transpose, trains;
+} grouped;
+
+static tx_tensor *adapt_experts(const grouped *g)
 {
+    const tx_lora_experts *e = &g->experts;
+    const bool rounds = g->config->rounding != NULL;
     const tx_param_spec of_a = {.shape = TX_SHAPE(e->count * e->rank, e->in),
                                 .init = TX_INIT_UNIFORM,
                                 .scale = (float)(1.0 / sqrt((double)e->in)),
                                 .decay = true,
-                                .block = (int32_t)block},
+                                .block = g->block},
                         of_b = {.shape = TX_SHAPE(e->out, e->rank * e->count),
                                 .decay = true,
-                                .rate = lora->rate_of_b,
-                                .block = (int32_t)block};
-    tx_tensor *a = tx_param(graph, e->a, &of_a), *b = by_expert(e, tx_param(graph, e->b, &of_b));
+                                .rate = g->config->lora->rate_of_b,
+                                .block = g->block};
+    tx_tensor *a = tx_param(g->graph, e->a, &of_a), *b = by_expert(e, tx_param(g->graph, e->b, &of_b));
     a = a ? tx_reshape(a, TX_SHAPE(e->count, e->rank, e->in)) : NULL;
-    tx_tensor *u = a && b ? tx_grouped_linear(tx_grouped_linear(x, a, offsets, true), b, offsets, true) : NULL;
-    return u && e->scale != 1.0 ? tx_scale(u, (float)e->scale) : u;
+    tx_tensor *weight = g->weight, *x = g->x;
+    if (rounds) {
+        weight = tx_add_low_rank(weight, a, 1, &b, &(int64_t){0}, (float)e->scale, g->inputs_first);
+        x = tx_detach(x);
+    }
+    tx_tensor *y = tx_grouped_linear(g->x, weight, g->offsets, g->transpose);
+    if (rounds && !g->trains)
+        return y;
+    tx_tensor *u = a && b ? tx_grouped_linear(tx_grouped_linear(x, a, g->offsets, true), b, g->offsets, true) : NULL;
+    u = u && e->scale != 1.0 ? tx_scale(u, (float)e->scale) : u;
+    return rounds ? with_gradient_of(y, u) : tx_add(y, u);
 }
 
 tx_tensor *tx_lora_grouped(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
                            tx_tensor *x, tx_tensor *weight, tx_tensor *offsets, bool inputs_first)
 {
     char name[TX_ARCH_NAME];
-    tx_lora_experts e = {0};
     tx_param_spec spec = {.block = 0};
     int32_t part;
-    /* Matrices in MXFP4 are [out, in] in every model (tx_param_spec.turned). */
-    const bool transpose = !inputs_first || (weight && tx_tensor_dtype(weight) == TX_MXFP4);
-    tx_tensor *y = tx_grouped_linear(x, weight, offsets, transpose);
-    if (!y || !config->lora || options->base)
-        return y;
-    tx_status status = tx_lora_experts_of(config->lora, config, index, &e);
+    if (!x || !weight)
+        return NULL;
+    grouped g = {.graph = graph,
+                 .config = config,
+                 .x = x,
+                 .weight = weight,
+                 .offsets = offsets,
+                 .inputs_first = inputs_first,
+                 /* Matrices in MXFP4 are [out, in] in every model (tx_param_spec.turned). */
+                 .transpose = !inputs_first || tx_tensor_dtype(weight) == TX_MXFP4,
+                 .trains = options->train};
+    if (!config->lora || options->base)
+        return tx_grouped_linear(x, weight, offsets, g.transpose);
+    tx_status status = tx_lora_experts_of(config->lora, config, index, &g.experts);
     TX_THEN(status, tx_arch_param(config, index, name, &spec));
-    if (!status && e.count && tx_graph_tp_size(graph, &part) > 1)
-        status = tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism does not support an adapter of experts", e.a);
+    if (!status && g.experts.count && tx_graph_tp_size(graph, &part) > 1)
+        status = tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism does not support an adapter of experts", g.experts.a);
     if (status) {
         tx_graph_fail(graph, status);
         return NULL;
     }
-    return e.count ? tx_add(y, adapt_experts(graph, config->lora, &e, spec.block, x, offsets)) : y;
+    g.block = spec.block;
+    return g.experts.count ? adapt_experts(&g) : tx_grouped_linear(x, weight, offsets, g.transpose);
 }
 
 tx_tensor *tx_lora_embedding(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
@@ -359,6 +434,9 @@ tx_tensor *tx_lora_embedding(tx_graph *graph, const tx_config *config, const tx_
     TX_THEN(status, tx_lora_modules_of(config->lora, config, index, &m));
     if (!status && m.count && config->lora->dora)
         status = tx_fail(TX_UNSUPPORTED, "%s: DoRA of embeddings cannot be trained: leave --use_dora out", m.name[0]);
+    if (!status && m.count && config->rounding)
+        status =
+            tx_fail(TX_UNSUPPORTED, "%s: --qat does not support an adapter of an embedding: leave it out", m.name[0]);
     if (!status && m.count && tx_graph_sequence(graph))
         status =
             tx_fail(TX_UNSUPPORTED, "%s: sequence parallelism does not support an adapter of an embedding", m.name[0]);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Quantization-aware training: an evaluation with --qat has, to the last bit, the loss of the file that txconvert
-# writes of the fp32 weights. Runs that resume, threads and ranks agree.
+# writes of the fp32 weights, or of the merged weights of an adapter. Runs that resume, threads and ranks agree.
 #
 #   test_qat.sh BIN-FOLDER LAUNCHER DEVICE
 . "${0%/*}/../device.sh"
@@ -37,20 +37,39 @@ equal_loss()
     loss "$2" > "$work/more"
     near "$work/one" "$work/more" 1e-300
 }
-# check TYPE ARGUMENT...: a run with the type, and the file of its weights
+# compare_file TYPE FOLDER ARGUMENT...: the run `qat` with these arguments, whose weights the folder has, and the file
+compare_file()
+{
+    type=$1 weights=$2
+    shift 2
+    "$bin/txconvert" "$work/$weights" --to "$work/qat.gguf" --outtype "$type" > "$work/out" 2> "$work/err" ||
+        fail "$type: no file"
+    precision=
+    case "$*" in *--bf16*) precision=--bf16 ;; esac
+    run file --model_name_or_path "$work/qat.gguf" $precision
+    run plain --model_name_or_path "$work/$weights" $precision
+    equal_loss qat file || fail "$type $*: loss $(loss qat), of the file $(loss file)"
+    equal_loss plain file && fail "$type $*: rounding changes nothing"
+}
+# check TYPE ARGUMENT...: a run with the type
 check()
 {
     type=$1
     shift
     run qat --do_train --max_steps 4 --gradient_accumulation_steps 2 --qat "$type" "$@"
-    "$bin/txconvert" "$work/qat" --to "$work/qat.gguf" --outtype "$type" > "$work/out" 2> "$work/err" ||
-        fail "$type: no file"
-    precision=
-    case "$*" in *--bf16*) precision=--bf16 ;; esac
-    run file --model_name_or_path "$work/qat.gguf" $precision
-    run plain --model_name_or_path "$work/qat" $precision
-    equal_loss qat file || fail "$type $*: loss $(loss qat), of the file $(loss file)"
-    equal_loss plain file && fail "$type $*: rounding changes nothing"
+    compare_file "$type" qat "$@"
+}
+# check_adapter TYPE MODEL ARGUMENT...: an adapter, which is merged in fp32 before the file is written
+check_adapter()
+{
+    type=$1 model=$2
+    shift 2
+    run qat --do_train --max_steps 4 --gradient_accumulation_steps 2 --qat "$type" --model_name_or_path "$work/$model" \
+        "$@"
+    rm -rf "$work/merged"
+    "$bin/txgen" --adapter "$work/qat" --save_merged "$work/merged" > "$work/out" 2> "$work/err" ||
+        fail "$type $model $*: not merged"
+    compare_file "$type" merged "$@"
 }
 types="q8_0 q2_k"
 [ "$device" = cpu ] && types="q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k_s q3_k_m q3_k_l q4_k_s q4_k_m q5_k_s q5_k_m q6_k iq4_nl
@@ -66,6 +85,45 @@ if [ "$device" = cpu ]; then
     check q2_k --config_name "$work/llama.json" --gradient_checkpointing
     check mxfp4_moe --config_name "$work/experts.json"
 fi
+
+# Adapters. Both programs compute the same bits of W + B A.
+for model in llama gpt2 experts; do
+    run "base_$model" --do_train --max_steps 2 --config_name "$work/$model.json"
+done
+all="--lora_r 4 --lora_target_modules all-linear"
+# shellcheck disable=SC2086
+{
+    check_adapter q4_k_m base_llama $all
+    check_adapter q2_k base_llama --lora_r 3 --lora_alpha 5 --lora_target_modules q_proj,v_proj,down_proj --bf16
+    check_adapter q8_0 base_gpt2 $all
+    if [ "$device" = cpu ]; then
+        check_adapter q3_k_m base_llama $all --lora_modules_to_save norm,lm_head --gradient_checkpointing
+        "$bin/txgen" --model "$work/base_gpt2" --dtype bfloat16 --save_merged "$work/narrow" > "$work/out" 2>&1 ||
+            fail "a base in bf16"
+        check_adapter q4_0 narrow --lora_r 2
+        check_adapter mxfp4_moe base_experts --lora_r 2 \
+            --lora_target_parameters mlp.experts.gate_up_proj,mlp.experts.down_proj
+    fi
+}
+# Before weights are rounded, gradients are those of an adapter beside its weight.
+for model in llama gpt2; do
+    set -- --do_train --max_steps 6 --model_name_or_path "$work/base_$model" --lora_r 3 --lora_target_modules all-linear
+    run beside "$@"
+    run merged_only "$@" --qat q2_k --fake_quant_after_n_steps 99
+    numbers loss "$work/beside/log.jsonl" > "$work/one"
+    numbers loss "$work/merged_only/log.jsonl" > "$work/more"
+    [ "$(wc -l < "$work/one")" -ge 6 ] || fail "$model: no losses"
+    near "$work/one" "$work/more" 1e-5 || fail "$model: losses of merged weights: $(tr '\n' ' ' < "$work/more")"
+done
+# Adapters of other ranks and scales in one parameter, made of two
+run first --do_train --max_steps 1 --model_name_or_path "$work/base_llama" --lora_r 2 --lora_target_modules q_proj,v_proj
+run second --do_train --max_steps 1 --model_name_or_path "$work/base_llama" --lora_r 3 --lora_target_modules q_proj,k_proj
+"$bin/txconvert" "$work/first" "$work/second" --to "$work/both" --combination_type cat > "$work/out" 2> "$work/err" ||
+    fail "two adapters"
+check_adapter q4_k_m both
+# shellcheck disable=SC2086
+run memory --do_train --max_steps 2 --model_name_or_path "$work/base_llama" $all --qat q4_0 --profile
+as_planned "the merged copies"
 
 # Planned memory has the rounded copies.
 run qat --do_train --max_steps 2 --config_name "$work/llama.json" --qat q4_0 --profile
@@ -87,17 +145,26 @@ rm -rf "$work/part/checkpoint-4"
 cmp -s "$work/whole/model.safetensors" "$work/part/model.safetensors" || fail "a resumed run has other weights"
 run threads "$@" --max_steps 4 --threads 2
 cmp -s "$work/whole/model.safetensors" "$work/threads/model.safetensors" || fail "two threads: other weights"
+# ranks SPLIT ARGUMENT...: two ranks have the loss of the run `whole` with these arguments
+ranks()
+{
+    split=$1
+    shift
+    rm -rf "$work/ranks"
+    # shellcheck disable=SC2086
+    $launcher -n 2 "$bin/txtrain" --train_file "$work/text" --validation_file "$work/text" --block_size 24 \
+        --device "$device" --threads 1 --learning_rate 1e-2 --per_device_train_batch_size 2 --save_strategy no \
+        --do_eval --output_dir "$work/ranks" "$@" $split > "$work/out" 2> "$work/err" || fail "$split"
+    loss whole > "$work/one" && loss ranks > "$work/more"
+    near "$work/one" "$work/more" 0.002 || fail "$split: loss $(loss ranks), not $(loss whole)"
+}
 if [ -n "$launcher" ]; then
     for split in "--zero_stage 0" "--zero_stage 3" "--pipeline_parallel 2 --gradient_accumulation_steps 2"; do
-        rm -rf "$work/ranks"
-        # shellcheck disable=SC2086
-        $launcher -n 2 "$bin/txtrain" --train_file "$work/text" --validation_file "$work/text" --block_size 24 \
-            --device "$device" --threads 1 --learning_rate 1e-2 --per_device_train_batch_size 2 --save_strategy no \
-            --do_eval --output_dir "$work/ranks" "$@" --max_steps 4 $split \
-            > "$work/out" 2> "$work/err" || fail "$split"
-        loss whole > "$work/one" && loss ranks > "$work/more"
-        near "$work/one" "$work/more" 0.002 || fail "$split: loss $(loss ranks), not $(loss whole)"
+        ranks "$split" "$@" --max_steps 4
     done
+    set -- --do_train --model_name_or_path "$work/base_llama" --lora_r 4 --qat q4_0 --max_steps 4
+    run whole "$@"
+    ranks "--zero_stage 3" "$@"
 fi
 
 # Refusals
@@ -110,7 +177,14 @@ refuses()
 echo '{"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 257,
  "intermediate_size": 32, "max_position_embeddings": 64, "architectures": ["BertForMaskedLM"]}' > "$work/bert.json"
 refuses 1 "encoders are not trained for blocks" --config_name "$work/bert.json"
-refuses 2 "merge the adapter" --model_name_or_path "$work/whole" --lora_r 4
+adapter="--model_name_or_path $work/base_llama --lora_r 4"
+for option in use_dora load_in_4bit load_in_8bit "lora_dropout 0.1" "init_lora_weights pissa" \
+    "trainable_token_indices 5"; do
+    # shellcheck disable=SC2086
+    refuses 2 "--qat and --${option%% *} exclude each other" $adapter --$option
+done
+# shellcheck disable=SC2086
+refuses 1 "does not support an adapter of an embedding" $adapter --lora_target_modules q_proj,embed_tokens
 refuses 2 "use --bf16" --config_name "$work/llama.json" --dtype bfloat16
 refuses 2 "blocks of shards" --config_name "$work/llama.json" --tensor_parallel 2
 
