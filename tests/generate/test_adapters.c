@@ -279,7 +279,7 @@ static void compare(const models *m, int64_t last)
                 assert_same(&crowd[i], &alone[i]);
         }
         print_message("adapter %d: %.1e from the merged model, %.2g from the base\n", (int)only, most, changed);
-        assert_true(most <= 1e-5 && (!only || changed > 1e-2));
+        assert_true(most <= 2e-5 && (!only || changed > 1e-2));
         tx_batch_free(merged);
         tx_lm_free(lm);
     }
@@ -341,7 +341,7 @@ static void test_caches(void **state)
     finish(batch);
     for (int i = 0; i < 3; i++) {
         assert_memory_equal(got[i].ids, want[3].ids, sizeof want[3].ids);
-        assert_true(distance(&got[i], &want[3]) <= 1e-5); /* its place is another */
+        assert_true(distance(&got[i], &want[3]) <= 2e-5); /* its place is another */
     }
     tx_adapter_free(adapter);
     tx_batch_free(batch);

@@ -113,7 +113,7 @@ def test_crowd(work, model, tokenizer):
             check(name != base or answer["choices"] == plain[prompt], f"{prompt}: a server without adapters differs")
             texts.setdefault(prompt, set()).add(text)
         print(f"log-probabilities differ from peft's by at most {most:.1e}")
-        check(most <= 1e-5, f"log-probabilities differ by {most}")
+        check(most <= 2e-5, f"log-probabilities differ by {most}")
         check(all(len(t) >= 7 for t in texts.values()), f"adapters change the texts: {texts}")
         chat = dict(model=NAMES[2], temperature=0, max_tokens=4)
         status, answer = server.send("POST", "/v1/responses", dict(model=NAMES[2], input="hi", temperature=0,
@@ -159,7 +159,7 @@ def test_loading(work, model, tokenizer):
         expect(server, LOAD, dict(lora_name="new", lora_path=path[second]), 200, "Success: LoRA adapter 'new' added")
         text, each = expected(model, tokenizer, second, PROMPTS[0])
         got = ask(server, "new", PROMPTS[0])["choices"][0]
-        check(got["text"] == text and max(abs(a - b) for a, b in zip(got["logprobs"]["token_logprobs"], each)) < 1e-5,
+        check(got["text"] == text and max(abs(a - b) for a, b in zip(got["logprobs"]["token_logprobs"], each)) < 2e-5,
               f"loaded while others stream: {got['text']!r}, peft {text!r}")
         expect(server, LOAD, dict(lora_name="new", lora_path=path[third]), 400, "load_inplace")
         expect(server, LOAD, dict(lora_name="new", lora_path=path[third], load_inplace=True), 200, "added")
