@@ -19,7 +19,7 @@ static tx_status describe_rewards(const tx_job *j, tx_json *json)
 {
     char text[TX_REWARDS_MAX * (TX_DIGEST_TEXT + 2)] = "";
     int32_t count = 0;
-    tx_reward_model *const *models = j->inputs.rewards ? tx_rewards_models(j->inputs.rewards, &count) : NULL;
+    tx_reward_model *const *models = tx_rewards_models(j->inputs.rewards, &count);
     for (int32_t i = 0; i < count; i++)
         tx_list_add(text, sizeof text, ", ", "%s", models[i]->digest);
     return tx_json_set_string(json, "reward_models", text);

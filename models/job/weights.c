@@ -86,7 +86,7 @@ tx_status tx_job_load_weights(tx_job *j)
     if (in->teacher)
         TX_TRY(load_frozen(j, in->teacher, in->teacher_folder, in->teacher_digest));
     int32_t count = 0;
-    tx_reward_model *const *models = in->rewards ? tx_rewards_models(in->rewards, &count) : NULL;
+    tx_reward_model *const *models = tx_rewards_models(in->rewards, &count);
     for (int32_t i = 0; i < count; i++)
         TX_TRY(load_frozen(j, models[i]->config, models[i]->folder, models[i]->digest));
     return j->comm->size > 1 ? tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash)

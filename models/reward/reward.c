@@ -216,8 +216,8 @@ const tx_reward_names *tx_rewards_names(const tx_rewards *r)
 
 tx_reward_model *const *tx_rewards_models(const tx_rewards *r, int32_t *count)
 {
-    *count = r->models;
-    return r->model;
+    *count = r ? r->models : 0;
+    return r ? r->model : NULL;
 }
 
 tx_status tx_rewards_compute(tx_rewards *r, tx_scorer *const *scorers, int64_t step, const tx_reward_sample *samples,

@@ -67,11 +67,9 @@ static tx_status prepare(tx_model *in, tx_dtype products, tx_scorer *s)
                : tx_fail(TX_MEMORY, "no memory for a batch of a reward model");
 }
 
-tx_status tx_scorers_create(tx_model *in, const tx_rewards *rewards, int64_t rows, tx_dtype products,
-                            tx_scorer *scorers[TX_REWARDS_MAX])
+tx_status tx_scorers_create(tx_model *in, tx_reward_model *const *models, int32_t count, int64_t rows,
+                            tx_dtype products, tx_scorer *scorers[TX_REWARDS_MAX])
 {
-    int32_t count = 0;
-    tx_reward_model *const *models = rewards ? tx_rewards_models(rewards, &count) : NULL;
     for (int32_t i = 0; i < count; i++) {
         tx_scorer *s = scorers[i] = calloc(1, sizeof *s);
         if (!s)

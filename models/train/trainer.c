@@ -35,13 +35,12 @@ struct tx_trainer {
     void *vote_context;
 };
 
-/* cp_size: the number of ranks that shard the positions of a row. */
+/* cp_size, the number of ranks that shard the positions of a row, and cp_rank. */
 static int64_t chunks_of(const tx_trainer_options *o)
 {
     return o->parallel.context ? o->parallel.context->size : 1;
 }
 
-/* cp_rank. */
 static int64_t chunk_of(const tx_trainer_options *o)
 {
     return o->parallel.context ? o->parallel.context->rank : 0;
@@ -109,6 +108,8 @@ static bool is_staged(const tx_trainer *trainer)
 static tx_status prepare(tx_trainer *trainer)
 {
     const tx_trainer_options *o = &trainer->options;
+    int32_t count;
+    tx_reward_model *const *judges = tx_rewards_models(o->rewards, &count);
     TX_TRY(tx_model_store(trainer->model, o->stored));
     if (o->comm) {
         tx_parallel_options parallel = o->parallel;
@@ -123,7 +124,7 @@ static tx_status prepare(tx_trainer *trainer)
         TX_TRY(tx_model_offload_weights(trainer->model));
     if (o->eval_batch && o->task->generates) /* first, since only they read the reference model */
         TX_TRY(build_all(trainer, false, o->eval_batch, trainer->evaluate));
-    TX_TRY(tx_scorers_create(trainer->model, o->rewards, o->eval_batch, o->eval_autocast, trainer->scorer));
+    TX_TRY(tx_scorers_create(trainer->model, judges, count, o->eval_batch, o->eval_autocast, trainer->scorer));
     TX_TRY(build_all(trainer, true, o->batch, trainer->train));
     TX_TRY(tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update));
     TX_TRY(tx_optimizer_average(trainer->model, &trainer->average));
