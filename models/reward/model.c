@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reward models: opens a folder, and renders prompts with completions as TRL 1.16 does for its reward models
- * (GRPOTrainer._calculate_rewards): conversations by the model's own chat template, other texts one after the other,
- * without the special tokens that the tokenizer adds. */
+ * (GRPOTrainer._calculate_rewards). Conversations are rendered by the model's own chat template. Other texts follow one
+ * another, without the special tokens that the tokenizer adds. */
 #include "models/reward/reward.h"
 
 #include "models/arch/find.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From the logits of completions to the loss of a policy and its metrics, by the formulas of TRL 1.16
  * (GRPOTrainer._compute_loss): DeepSeekMath's GRPO (Shao et al., 2024), DAPO (Yu et al., 2025), Dr. GRPO (Liu et al.,
- * 2025), GSPO (Zheng et al., 2025), CISPO (MiniMax-M1, 2025), SAPO (Gao et al., 2025), VESPO (Shen et al., 2026), and
- * the tokens of the highest entropies alone (Wang et al., Beyond the 80/20 Rule, 2025). */
+ * 2025), GSPO (Zheng et al., 2025), CISPO (MiniMax-M1, 2025), SAPO (Gao et al., 2025), VESPO (Shen et al., 2026).
+ * The quantile of entropies is that of Wang et al., Beyond the 80/20 Rule, 2025. */
 #include "models/task/policy.h"
 #include "models/task/preference.h"
 
@@ -145,7 +145,7 @@ static tx_tensor *choose_tokens(const batch *b)
     return tx_mul(b->mask, plus(b, tx_scale(below, -1.0f), 1.0));
 }
 
-/* a where the advantage is not below 0, else b. */
+/* The first number if the advantage is not below 0, else the second one. */
 static tx_tensor *by_sign(const batch *b, double better, double worse)
 {
     tx_tensor *below = tx_preference_is_positive(tx_scale(b->advantage, -1.0f));
