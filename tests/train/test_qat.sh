@@ -106,7 +106,9 @@ all="--lora_r 4 --lora_target_modules all-linear"
     fi
 }
 # Before weights are rounded, gradients are those of an adapter beside its weight.
-for model in llama gpt2; do
+models=llama
+[ "$device" = cpu ] && models="llama gpt2"
+for model in $models; do
     set -- --do_train --max_steps 6 --model_name_or_path "$work/base_$model" --lora_r 3 --lora_target_modules all-linear
     run beside "$@"
     run merged_only "$@" --qat q2_k --fake_quant_after_n_steps 99
