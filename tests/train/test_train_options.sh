@@ -265,7 +265,6 @@ load_in_4bit | --load_in_4bit | says needs --lora_r
 load_in_8bit | packs --load_in_8bit | packed_adapter_differs Q8 packs
 qat | --qat q8_0 | weights_differ
 qat | adapt --qat q8_0 | adapter_differs
-qat | adapt --qat q8_0 --use_dora | says --qat and --use_dora exclude each other
 fake_quant_after_n_steps | --qat q8_0 --fake_quant_after_n_steps 99 | weights_kept
 fake_quant_after_n_steps | --fake_quant_after_n_steps 1 | says needs --qat
 bnb_4bit_quant_type | packs --load_in_4bit --bnb_4bit_quant_type fp4 | says TX supports only nf4
