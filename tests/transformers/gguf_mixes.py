@@ -28,15 +28,15 @@ SIZES = dict(vocab_size=VOCAB, max_position_embeddings=64, hidden_size=256, inte
 MOE = dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=256, head_dim=32, norm_topk_prob=True)
 # Name: configuration, tokenizer, and the numbers of layers.
 MODELS = {
-    "llama": (LlamaConfig(**SIZES), "llama3", (12, 16, 24, 32, 33, 40, 48, 61, 64, 80)),
-    "llama, two heads to a key": (LlamaConfig(**{**SIZES, "num_key_value_heads": 4}), "llama3", (13, 32, 80)),
-    "llama, all heads": (LlamaConfig(**{**SIZES, "num_key_value_heads": 8}), "llama3", (32, 80)),
-    "llama, tied": (LlamaConfig(**SIZES, tie_word_embeddings=True), "llama3", (16, 80)),
+    "llama": (LlamaConfig(**SIZES), "llama3", (16, 32, 40, 80)),
+    "llama, two heads to a key": (LlamaConfig(**{**SIZES, "num_key_value_heads": 4}), "llama3", (80,)),
+    "llama, all heads": (LlamaConfig(**{**SIZES, "num_key_value_heads": 8}), "llama3", (80,)),
+    "llama, tied": (LlamaConfig(**SIZES, tie_word_embeddings=True), "llama3", (80,)),
     "llama, odd rows": (LlamaConfig(**{**SIZES, "intermediate_size": 288}), "llama3", (22, 80)),
-    "qwen2": (Qwen2Config(**SIZES), "qwen2", (28, 80)),
-    "qwen3": (Qwen3Config(**SIZES, head_dim=32), "qwen2", (28, 36, 40, 64, 80)),
-    "qwen3_moe": (Qwen3MoeConfig(**SIZES, **MOE), "qwen2", (24, 48, 80)),
-    "mixtral": (MixtralConfig(**SIZES, num_local_experts=8, num_experts_per_tok=2), "llama3", (16, 32, 56, 80)),
+    "qwen2": (Qwen2Config(**SIZES), "qwen2", (80,)),
+    "qwen3": (Qwen3Config(**SIZES, head_dim=32), "qwen2", (36, 80)),
+    "qwen3_moe": (Qwen3MoeConfig(**SIZES, **MOE), "qwen2", (48, 80)),
+    "mixtral": (MixtralConfig(**SIZES, num_local_experts=8, num_experts_per_tok=2), "llama3", (32, 80)),
     "gpt_oss": (GptOssConfig(**SIZES, head_dim=32, num_local_experts=3, num_experts_per_tok=2, sliding_window=16,
                              pad_token_id=0), "llama3", (24, 36, 80)),
 }
