@@ -26,6 +26,7 @@ typedef enum tx_optimizer_kind {
     TX_STABLE_ADAMW,        /* AdamW whose rate is divided by the root mean square of g / sqrt(v), by tensor */
     TX_SCHEDULE_FREE_ADAMW, /* AdamW without a schedule: evaluate and save the average (tx_optimizer_average) */
     TX_SCHEDULE_FREE_SGD,   /* SGD likewise; `momentum` is the share of the average in the weights of training */
+    TX_APOLLO,              /* scaled gradients for matrices that are not tables, AdamW for all else */
     TX_OPTIMIZER_KINDS
 } tx_optimizer_kind;
 
@@ -57,6 +58,13 @@ typedef struct tx_optimizer_options {
     /* Schedule-free: steps in which the rate rises linearly to its constant value. The average weighs each step by the
      * square of its rate. */
     float warmup_steps;
+    /* APOLLO: AdamW's moments of the gradient's projection to `rank` columns give the scale of the gradient's rows, or
+     * columns if there are more; with scale_by_tensor one scale for all. A projection is random and serves
+     * update_proj_gap updates. Steps are multiplied by sqrt(scale), with scale_front before the growth of their norm is
+     * limited to 1 percent an update. disable_nl: no such limit. */
+    int32_t rank, update_proj_gap;
+    float scale;
+    bool scale_by_tensor, scale_front, disable_nl;
     tx_offload_place offload;
     const char *offload_folder; /* folder of the offload file; outlives the model */
     /* Elements of an offloaded state that move at a time; 0 means 4 Mi. Optimizers on whole parameters ignore it. */

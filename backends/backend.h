@@ -140,8 +140,9 @@ typedef struct tx_attrs {
     struct {
         float beta1, beta2, beta3, momentum, weight_decay;
         float slow_weight, beta3_steps, slow_weight_steps, warmup_steps;
-        float rate; /* factor of the learning rate; 0 means 1 */
-        bool nesterov, relative_step, scale_parameter, warmup_init;
+        float rate;               /* factor of the learning rate; 0 means 1 */
+        int32_t projection_steps; /* APOLLO: updates by one projection */
+        bool nesterov, relative_step, scale_parameter, warmup_init, by_tensor, scale_front, unlimited;
     } update;
 } tx_attrs;
 

@@ -56,6 +56,17 @@ TX_RNG_FN tx_random tx_draw(tx_u32 seed_lo, tx_u32 seed_hi, tx_u32 step, tx_u32 
  * Bits 0-15 of a number round the weight, 16-31 its first moment, 8-23 its second. */
 #define TX_UPDATE_SITE 0xFFFFFFFFu
 
+/* The site of the draws of random projections in optimizer updates. The step is tx_projection_number, the sample the
+ * key of the tensor. */
+#define TX_PROJECTION_SITE 0xFFFFFFFEu
+
+/* Returns the number of projections before that of update number `updates`, which counts from 1. `steps` updates have
+ * the same projection. */
+TX_RNG_FN tx_u32 tx_projection_number(float updates, tx_u32 steps)
+{
+    return updates < 1.0f ? 0u : ((tx_u32)updates - 1u) / steps;
+}
+
 /* Dropout keeps an element if its number is at or above this threshold. The threshold is exact on every backend. p
  * in [0, 1). */
 TX_RNG_FN tx_u32 tx_dropout_threshold(float p)

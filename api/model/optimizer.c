@@ -46,6 +46,8 @@ static tx_optimizer_form with_options(const tx_optimizer_form *row, const tx_opt
             break;
         if (state->type)
             state->dtype = *(const tx_dtype *)(const void *)((const char *)o + state->type);
+        if (state->times)
+            state->width = *(const int32_t *)(const void *)((const char *)o + state->times);
         form.states++;
     }
     return form;
@@ -116,23 +118,36 @@ int64_t tx_state_count(const tx_optimizer_state *state, const tx_shape *shape, i
         return shape->dim[0] * width;
     case TX_PER_COLUMN:
         return shape->dim[1] * width;
+    case TX_PER_CHANNEL:
+        return tx_max(shape->dim[0], shape->dim[1]) * width;
+    case TX_PER_TENSOR:
+        return width;
     default:
         return elements * width;
     }
 }
 
+int64_t tx_state_values_before(const tx_optimizer_state *state, const tx_param_spec *spec, int32_t number)
+{
+    int64_t count = 0;
+    for (int32_t i = 0; i < number; i++) {
+        const tx_shape shape = tx_param_tensor_of(spec, i).shape;
+        count += tx_state_count(state, &shape, tx_shape_count(&shape));
+    }
+    return count;
+}
+
 /* Returns the logical shape of a state. States by column have one row for each tensor. */
 static tx_shape shape_of_state(const tx_optimizer_state *state, const tx_param_spec *spec)
 {
-    const int64_t elements = tx_shape_count(&spec->logical);
     const int32_t tensors = tx_param_tensors(spec);
-    tx_shape rows = tx_param_tensor_of(spec, 0).shape; /* rows of all tensors together */
     if (state->per == TX_PER_WEIGHT)
         return spec->logical;
-    rows.dim[0] = elements / (tx_shape_count(&rows) / rows.dim[0]);
-    const int64_t count = tx_state_count(state, &rows, elements);
+    const int64_t count = state->per == TX_PER_BLOCK
+                              ? tx_state_count(state, &spec->logical, tx_shape_count(&spec->logical))
+                              : tx_state_values_before(state, spec, tensors);
     if (state->per == TX_PER_COLUMN && tensors > 1)
-        return TX_SHAPE(tensors, count);
+        return TX_SHAPE(tensors, count / tensors);
     return state->width > 1 ? TX_SHAPE(count / state->width, state->width) : TX_SHAPE(count);
 }
 

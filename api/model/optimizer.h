@@ -7,8 +7,16 @@
 
 #include "backends/backend.h"
 
-/* A state has one value (or `width` values) for each unit. Rows and columns are those of a matrix. */
-typedef enum tx_state_unit { TX_PER_WEIGHT, TX_PER_BLOCK, TX_PER_ROW, TX_PER_COLUMN } tx_state_unit;
+/* A state has one value (or `width` values) for each unit. Rows and columns are those of a matrix. Channels are its
+ * rows, or its columns if there are more of them. */
+typedef enum tx_state_unit {
+    TX_PER_WEIGHT,
+    TX_PER_BLOCK,
+    TX_PER_ROW,
+    TX_PER_COLUMN,
+    TX_PER_CHANNEL,
+    TX_PER_TENSOR
+} tx_state_unit;
 
 /* An optimizer state: a column of a form's row in optimizers.def. */
 typedef struct tx_optimizer_state {
@@ -19,7 +27,8 @@ typedef struct tx_optimizer_state {
     bool never_negative;
     bool averages; /* the average of the weights (tx_optimizer_average); is the first state */
     bool (*kept)(const tx_optimizer_options *options); /* NULL means always; optional states come last */
-    size_t type; /* offset in tx_optimizer_options of the state's type; 0 means `dtype` */
+    size_t type;  /* offset in tx_optimizer_options of the state's type; 0 means `dtype` */
+    size_t times; /* offset in tx_optimizer_options of the int32_t width; 0 means `width` */
 } tx_optimizer_state;
 #define TX_MAX_OPTIMIZER_STATES (TX_MAX_OUT - 1)
 
@@ -80,5 +89,7 @@ tx_param_tensor tx_param_tensor_of(const tx_param_spec *spec, int32_t number);
 /* Returns the values of a state for `elements` elements of a shape: its rows or columns, or the elements or their
  * blocks. */
 int64_t tx_state_count(const tx_optimizer_state *state, const tx_shape *shape, int64_t elements);
+/* Returns the values of a state by row, column, channel or tensor for the first `number` tensors of a parameter. */
+int64_t tx_state_values_before(const tx_optimizer_state *state, const tx_param_spec *spec, int32_t number);
 
 #endif

@@ -88,3 +88,41 @@ tx_status tx_infer_normalize(const tx_infer *c)
     TX_TRY(tx_require_shape(c, 1, &TX_SHAPE(1)));
     return tx_set_output(c, 0, TX_F32, c->in[0].shape);
 }
+
+tx_status tx_infer_projection(const tx_infer *c)
+{
+    if (c->attrs->update.projection_steps < 1 || c->out[0].shape.rank != 2)
+        return tx_refuse(c, "the projection is a matrix that serves 1 or more updates");
+    return tx_set_output(c, 0, TX_F32, c->out[0].shape);
+}
+
+/* Values of s: one a row (or column) of the gradient, or one. */
+static tx_shape scales_of(const tx_infer *c, int64_t channels)
+{
+    return TX_SHAPE(c->attrs->update.by_tensor ? 1 : channels);
+}
+
+tx_status tx_infer_apollo_scale(const tx_infer *c)
+{
+    const tx_shape *x = &c->in[0].shape;
+    TX_TRY(tx_require(c, "F2FF"));
+    for (int i = 1; i < 3; i++) {
+        TX_TRY(tx_require_shape(c, i, &TX_SHAPE(tx_shape_count(x))));
+        tx_set_output(c, i - 1, TX_F32, c->in[i].shape);
+    }
+    tx_set_output(c, 2, TX_F32, scales_of(c, x->dim[0]));
+    return tx_set_output(c, 3, TX_F32, TX_SHAPE(2 * x->dim[0]));
+}
+
+tx_status tx_infer_apollo(const tx_infer *c)
+{
+    const tx_shape *p = &c->in[0].shape;
+    TX_TRY(tx_require(c, "F2--FF"));
+    TX_TRY(tx_require_update(c, false, 1));
+    const tx_shape scales = scales_of(c, tx_max(p->dim[0], p->dim[1]));
+    TX_TRY(tx_require_shape(c, 3, &scales));
+    TX_TRY(tx_require_shape(c, 4, &TX_SHAPE(1)));
+    tx_set_output(c, 1, TX_F32, c->in[4].shape);
+    tx_set_output(c, 2, TX_F32, TX_SHAPE(p->dim[0] + 1));
+    return tx_set_output(c, 0, TX_F32, *p);
+}

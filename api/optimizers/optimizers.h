@@ -18,5 +18,6 @@ bool tx_optimizer_is_large(const tx_param_spec *spec);
 
 tx_emit_update tx_emit_schedule_free; /* the update, or the exchange of weights and average in their plan */
 tx_emit_update tx_emit_muon;          /* momentum, Newton-Schulz steps, update: nine or more nodes a matrix */
+tx_emit_update tx_emit_apollo;        /* projection, product, scale of the gradient, update: four nodes a matrix */
 
 #endif

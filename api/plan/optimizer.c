@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
+#include "api/base/hash.h"
 #include "api/base/needs.h"
 #include "api/plan/plan.h"
 #include "api/residency/residency.h"
+
+#include <string.h>
 
 /* ---- Nodes ------------------------------------------------------------------------------------- */
 
@@ -53,7 +56,9 @@ static tx_attrs attrs_of(const tx_optimizer_options *o)
                     .update.slow_weight_steps = o->slow_weight_steps, .update.warmup_steps = o->warmup_steps,
                     .update.momentum = o->momentum, .update.weight_decay = o->weight_decay,
                     .update.nesterov = o->nesterov, .update.relative_step = o->relative_step,
-                    .update.scale_parameter = o->scale_parameter, .update.warmup_init = o->warmup_init);
+                    .update.scale_parameter = o->scale_parameter, .update.warmup_init = o->warmup_init,
+                    .update.projection_steps = o->update_proj_gap, .update.by_tensor = o->scale_by_tensor,
+                    .update.scale_front = o->scale_front, .update.unlimited = o->disable_nl);
 }
 
 /* Returns the index of the op's operand for the 16-bit copy, after all states of the form's row, or 0 if it has none.
@@ -73,6 +78,14 @@ static bool writes_copies(const tx_model *model)
     return model->copies.dtype != TX_F32 && !model->copies.range && copy_operand(&form[0]) && copy_operand(&form[1]);
 }
 
+/* Returns the key of random numbers for a tensor, by its name, so that it is the same on all ranks. */
+static int32_t site_of(const tx_model *model, const tx_optimizer_piece *piece)
+{
+    const char *name = model->param[piece->param].name;
+    const uint64_t hash = tx_hash(tx_hash(TX_HASH_START, name, strlen(name)), &piece->tensor, sizeof piece->tensor);
+    return (int32_t)(uint32_t)(hash ^ hash >> 32);
+}
+
 void tx_update_add_piece(tx_graph *graph, const tx_optimizer_piece *piece)
 {
     const tx_optimizer_form *form = piece->form;
@@ -80,6 +93,7 @@ void tx_update_add_piece(tx_graph *graph, const tx_optimizer_piece *piece)
     args.attrs.update.rate = piece->rate;
     const int64_t blocks = form->whole ? 1 : piece->count / TX_PARAM_BLOCK;
     args.attrs.first = piece->address / tx_model_element(graph->model);
+    args.attrs.draw.site = site_of(graph->model, piece);
     /* Every row of optimizers.def has the operands p, g, groups, states and the results p, states. */
     args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = weights_of(graph, piece, piece->shape);
     args.in[TX_IN(adamw, g)] = gradients_of(graph, piece, piece->shape);
@@ -158,7 +172,7 @@ static tx_status check_options(const tx_optimizer_options *o)
         return tx_fail(TX_INVALID, "optimizer: epsilon, momentum and weight decay must not be negative");
     if (o->keep_zeros && o->eps == 0 &&
         (o->kind == TX_ADAMW || o->kind == TX_ADAMW_8BIT || o->kind == TX_ADAMW_ANYPRECISION ||
-         o->kind == TX_ADEMAMIX || o->kind == TX_SCHEDULE_FREE_ADAMW))
+         o->kind == TX_ADEMAMIX || o->kind == TX_SCHEDULE_FREE_ADAMW || o->kind == TX_APOLLO))
         return tx_fail(TX_INVALID, "optimizer: keep_zeros needs an epsilon above 0, because it divides moments of 0");
     if (o->nesterov && !(o->momentum > 0))
         return tx_fail(TX_INVALID, "optimizer: nesterov needs a momentum");
@@ -168,6 +182,8 @@ static tx_status check_options(const tx_optimizer_options *o)
         (o->beta3_steps > 0 && !(o->beta1 > 0 && o->beta3 > 0)))
         return tx_fail(TX_INVALID, "optimizer: the slow moment's weight and steps must not be negative, "
                                    "and a beta3 that rises needs betas above 0");
+    if (o->kind == TX_APOLLO && !(o->rank > 0 && o->update_proj_gap > 0 && o->scale > 0))
+        return tx_fail(TX_INVALID, "optimizer: APOLLO's rank, steps of a projection and scale must be above 0");
     if (o->warmup_init && !o->relative_step)
         return tx_fail(TX_INVALID, "optimizer: warmup_init needs relative_step");
     if (o->offload == TX_OFFLOAD_FILE && !o->offload_folder)

@@ -106,6 +106,9 @@ static int64_t values_of(const tx_optimizer_state *state, const tx_optimizer_pie
         return elements / piece->shape.dim[1] * width;
     case TX_PER_COLUMN:
         return elements / piece->shape.dim[0] * width;
+    case TX_PER_CHANNEL: /* of whole tensors */
+    case TX_PER_TENSOR:
+        return elements ? tx_state_count(state, &piece->shape, elements) : 0;
     default:
         return elements * width;
     }
@@ -121,15 +124,18 @@ static tx_status hold_states(tx_model *model, const tx_optimizer_piece *piece, c
         return TX_OK;
     const int64_t first = (gradients->at + begin - gradients->address) / element, count = (end - begin) / element,
                   before = (begin - piece->gradients) / element;
+    const tx_param_spec *spec = &model->param[gradients->param].spec;
     for (int32_t k = 0; k < piece->form->states; k++) {
         const tx_optimizer_state *state = &piece->form->state[k];
         const int64_t size = (int64_t)tx_dtype_size(state->dtype), bytes = values_of(state, piece, count) * size;
-        const int64_t at = values_of(state, piece, first) * size;
+        const bool by_tensor = state->per >= TX_PER_COLUMN; /* its values are not in proportion to the rows */
+        const int64_t at =
+            by_tensor ? tx_state_values_before(state, spec, piece->tensor) : values_of(state, piece, first);
         const tx_param_slice held = {.param = gradients->param,
                                      .part = (tx_param_role)(TX_PARAM_STATE + k),
                                      .arena = TX_ARENA_OPTIMIZER,
                                      .address = piece->state[k] + values_of(state, piece, before) * size,
-                                     .at = state->per == TX_PER_COLUMN ? piece->tensor * bytes : at,
+                                     .at = at * size,
                                      .bytes = bytes};
         TX_TRY(tx_own_add(model, &held));
     }

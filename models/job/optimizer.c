@@ -7,6 +7,7 @@
 #include "api/base/number.h"
 #include "models/tx_train.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -32,16 +33,22 @@ const char *tx_optimizer_word(int32_t place, tx_optimizer_kind *kind)
     return words[place].word;
 }
 
-typedef enum setting_kind { NUMBER, AMOUNT, TRUTH, DTYPE, ADJUST } setting_kind;
+typedef enum setting_kind { NUMBER, AMOUNT, COUNT, TRUTH, DTYPE, ADJUST, SCALE, RANDOM, STD } setting_kind;
+
+/* The words of kinds that have some. The second one sets the member to true, or to bf16. */
+static const char *const choices[][2] = {
+    [TRUTH] = {"true", "false"},     [DTYPE] = {"float32", "bfloat16"}, [ADJUST] = {"original", "match_rms_adamw"},
+    [SCALE] = {"channel", "tensor"}, [RANDOM] = {"random", NULL},       [STD] = {"std", NULL}};
 
 #define OF(kind) (1u << TX_##kind)
 #define ADAMS                                                                                           \
     (OF(ADAMW) | OF(ADAMW_8BIT) | OF(ADAMW_ANYPRECISION) | OF(MUON) | OF(ADEMAMIX) | OF(STABLE_ADAMW) | \
-     OF(SCHEDULE_FREE_ADAMW))
+     OF(SCHEDULE_FREE_ADAMW) | OF(APOLLO))
 #define LIONS (OF(LION) | OF(LION_8BIT))
 #define AT(member) offsetof(tx_optimizer_options, member)
 
-/* Settings of --optim_args, named as in torch, transformers and torchdistx. */
+/* Settings of --optim_args, named as in torch, transformers and torchdistx. One of which only one value is supported
+ * has no member. */
 static const struct {
     const char *name;
     unsigned optimizers;
@@ -66,48 +73,59 @@ static const struct {
     {"momentum_dtype", OF(ADAMW_ANYPRECISION), DTYPE, AT(momentum_dtype)},
     {"variance_dtype", OF(ADAMW_ANYPRECISION), DTYPE, AT(variance_dtype)},
     {"compensation_buffer_dtype", OF(ADAMW_ANYPRECISION), DTYPE, AT(compensation_dtype)},
+    {"rank", OF(APOLLO), COUNT, AT(rank)},
+    {"proj", OF(APOLLO), RANDOM, 0},
+    {"proj_type", OF(APOLLO), STD, 0},
+    {"update_proj_gap", OF(APOLLO), COUNT, AT(update_proj_gap)},
+    {"scale", OF(APOLLO), AMOUNT, AT(scale)},
+    {"scale_type", OF(APOLLO), SCALE, AT(scale_by_tensor)},
+    {"scale_front", OF(APOLLO), TRUTH, AT(scale_front)},
+    {"disable_nl", OF(APOLLO), TRUTH, AT(disable_nl)},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
-/* The index of a word among two, or -1. */
-static int choose(const char *value, const char *first, const char *second)
+/* The index of a value among the words of its kind, or -1. */
+static int choose(const char *value, setting_kind kind)
 {
-    return strcmp(value, first) == 0 ? 0 : strcmp(value, second) == 0 ? 1 : -1;
+    const char *const *word = choices[kind];
+    return kind == TRUTH                            ? tx_option_truth(value)
+           : strcmp(value, word[0]) == 0            ? 0
+           : word[1] && strcmp(value, word[1]) == 0 ? 1
+                                                    : -1;
+}
+
+static tx_status store_number(int32_t index, const char *value, void *at)
+{
+    const bool counts = settings[index].kind == COUNT;
+    const double least = counts ? 1.0 : 0.0, limit = settings[index].kind == NUMBER ? 1.0 : counts ? 1e6 : 1e9;
+    char *end = NULL;
+    const double number = tx_number_read(value, &end);
+    if (end == value || *end || !(number >= least && number < limit) || (counts && floor(number) != number))
+        return tx_fail(TX_INVALID, "%s=%s: must be %sin [%g, %g)", settings[index].name, value,
+                       counts ? "a whole number " : "", least, limit);
+    if (counts)
+        *(int32_t *)at = (int32_t)number;
+    else
+        *(float *)at = (float)number;
+    return TX_OK;
 }
 
 static tx_status store(int32_t index, const char *value, tx_optimizer_options *o)
 {
+    const setting_kind kind = settings[index].kind;
     void *at = (char *)o + settings[index].offset;
-    char *end = NULL;
-    const char *wanted = "true or false";
-    int place = tx_option_truth(value);
-    switch (settings[index].kind) {
-    case NUMBER:
-    case AMOUNT: {
-        const double number = tx_number_read(value, &end), limit = settings[index].kind == AMOUNT ? 1e9 : 1.0;
-        if (end == value || *end || !(number >= 0 && number < limit))
-            return tx_fail(TX_INVALID, "%s=%s: must be in [0, %g)", settings[index].name, value, limit);
-        *(float *)at = (float)number;
-        return TX_OK;
-    }
-    case TRUTH:
-        if (place >= 0)
-            *(bool *)at = place == 1;
-        break;
-    case DTYPE:
-        wanted = "float32 or bfloat16";
-        place = choose(value, "float32", "bfloat16");
-        if (place >= 0)
-            *(tx_dtype *)at = place ? TX_BF16 : TX_F32;
-        break;
-    case ADJUST:
-        wanted = "original or match_rms_adamw";
-        place = choose(value, "original", "match_rms_adamw");
-        if (place >= 0)
-            *(bool *)at = place == 1;
-        break;
-    }
-    return place >= 0 ? TX_OK : tx_fail(TX_INVALID, "%s=%s: must be %s", settings[index].name, value, wanted);
+    if (kind <= COUNT)
+        return store_number(index, value, at);
+    const char *const *word = choices[kind];
+    const int place = choose(value, kind);
+    if (place < 0)
+        return tx_fail(TX_INVALID, "%s=%s: must be %s%s%s", settings[index].name, value, word[0], word[1] ? " or " : "",
+                       word[1] ? word[1] : "");
+    if (kind == DTYPE)
+        *(tx_dtype *)at = place ? TX_BF16 : TX_F32;
+    else if (settings[index].offset)
+        *(bool *)at = place == 1;
+    return TX_OK;
 }
 
 /* One "name=value". */
@@ -160,6 +178,9 @@ tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *opt
                               .compensation_dtype = TX_BF16,
                               .beta3 = 0.9999f,
                               .slow_weight = 5,
+                              .rank = 128,
+                              .update_proj_gap = 200,
+                              .scale = 1,
                               .keep_zeros = tx_job_prunes(set)};
     if (o.kind == TX_MUON) { /* defaults of torch.optim.Muon */
         o.momentum = 0.95f;
@@ -172,10 +193,12 @@ tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *opt
         status = tx_fail(TX_INVALID, "nesterov=True needs a momentum above 0");
     if (status == TX_OK && o.relative_step && set->loraplus_ratio > 0)
         status = tx_fail(TX_INVALID, "relative_step=True computes one rate: leave --loraplus_lr_ratio out");
+    if (status == TX_OK && !(o.scale > 0))
+        status = tx_fail(TX_INVALID, "scale=0: must be above 0");
     if (status == TX_OK && o.warmup_init && !o.relative_step)
         status = tx_fail(TX_INVALID, "warmup_init=True needs relative_step=True");
     const bool divides = o.kind == TX_ADAMW || o.kind == TX_ADAMW_8BIT || o.kind == TX_ADAMW_ANYPRECISION ||
-                         o.kind == TX_ADEMAMIX || o.kind == TX_SCHEDULE_FREE_ADAMW;
+                         o.kind == TX_ADEMAMIX || o.kind == TX_SCHEDULE_FREE_ADAMW || o.kind == TX_APOLLO;
     if (status == TX_OK && o.keep_zeros && divides && !(o.eps > 0))
         status = tx_fail(TX_INVALID, "--sparsity needs an epsilon above 0, because it divides moments of 0");
     if (status == TX_OK)

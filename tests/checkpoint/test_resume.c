@@ -46,6 +46,10 @@ static const struct {
      {TX_ST_F32, TX_ST_F32, TX_ST_F32}},
     {{OF(SCHEDULE_FREE_SGD), .momentum = 0.9f, DECAYS}, 2, {"y", "z"}, {TX_ST_F32, TX_ST_F32}},
     {{OF(STABLE_ADAMW), 0.9f, 0.95f, 1e-8f, DECAYS}, 2, {"exp_avg", "exp_avg_sq"}, {TX_ST_F32, TX_ST_F32}},
+    {{OF(APOLLO), 0.9f, 0.95f, 1e-8f, DECAYS, .rank = 4, .update_proj_gap = 3, .scale = 1},
+     3,
+     {"exp_avg", "exp_avg_sq", "scaled_grad"},
+     {TX_ST_F32, TX_ST_F32, TX_ST_F32}},
 };
 enum { ADAM, MOMENTUM, PLAIN, OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
 

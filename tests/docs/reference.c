@@ -158,7 +158,7 @@ static void print_relations(void)
 /* A row for each optimizer: its words follow each other in the table. */
 static void print_optimizers(void)
 {
-    static const char *const units[] = {"weight", "block", "row", "column"};
+    static const char *const units[] = {"weight", "block", "row", "column", "row or column", "tensor"};
     tx_optimizer_kind kind, next;
     const char *word = tx_optimizer_word(0, &kind);
     bool first = true; /* of the words of a row */
@@ -170,17 +170,18 @@ static void print_optimizers(void)
         word = after;
         if (after && next == kind)
             continue;
-        tx_optimizer_options options = {.size = sizeof options, .kind = kind, .momentum = 0.9f};
+        tx_optimizer_options options = {.size = sizeof options, .kind = kind, .momentum = 0.9f, .rank = 1};
         tx_optimizer *o;
         if (tx_optimizer_choose(&options, &o) != TX_OK)
             exit(1);
         for (int f = 0; f < (o->takes ? 2 : 1); f++)
             for (int32_t k = 0; k < o->form[f].states; k++)
-                printf("%s`%s`, one a %s",
+                printf("%s`%s`, %s a %s",
                        k   ? "; "
                        : f ? "; for other parameters "
                            : " | ",
-                       o->form[f].state[k].name, units[o->form[f].state[k].per]);
+                       o->form[f].state[k].name, o->form[f].state[k].times ? "`rank`" : "one",
+                       units[o->form[f].state[k].per]);
         printf(" | %s |\n", tx_optimizer_divides(o) ? "yes" : "no");
         first = true;
         tx_optimizer_free(o);

@@ -2,6 +2,8 @@
  * The optimizers in double precision. */
 #include "tests/graph/optimizer_reference.h"
 
+#include "backends/rng.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +17,12 @@ bool tx_reference_create(tx_reference *r, int64_t rows, int64_t columns, const d
 {
     *r = (tx_reference){.rows = rows, .columns = columns};
     const size_t n = (size_t)count_of(r);
-    r->p = calloc(4 * n, sizeof *r->p);
+    r->p = calloc(10 * n, sizeof *r->p);
     if (!r->p)
         return false;
     r->m = r->p + n;
-    r->v = r->m + n;
-    r->c = r->v + n;
+    r->v = r->m + 4 * n; /* APOLLO's moments have `rank` numbers for a channel */
+    r->c = r->v + 4 * n;
     memcpy(r->p, p, n * sizeof *p);
     return true;
 }
@@ -248,6 +250,60 @@ static void schedule_free(tx_reference *r, const tx_optimizer_options *o, double
     }
 }
 
+/* An element of the projection to `rank` columns for update t. */
+static double projected(const tx_reference *r, const tx_optimizer_options *o, int64_t t, int64_t row, int64_t column)
+{
+    const tx_random draw = tx_draw(0, 0, (uint32_t)((t - 1) / o->update_proj_gap), r->site, TX_PROJECTION_SITE, 0,
+                                   (uint32_t)row, (uint32_t)(column / 4));
+    const uint32_t *word = draw.word + (column & 2);
+    const double size = sqrt(-2.0 * log(((word[0] >> 9) + 0.5) / 8388608.0) / (double)o->rank);
+    const double angle = 2.0 * acos(-1.0) * ((word[1] >> 9) + 0.5) / 8388608.0;
+    return size * (column & 1 ? sin(angle) : cos(angle));
+}
+
+/* Scales g by channel, or as a whole. m and v are moments of `rank` numbers for each channel. */
+static void scale_channels(tx_reference *r, const tx_optimizer_options *o, int64_t t, const double *g, double *scaled)
+{
+    const bool tall = r->rows >= r->columns;
+    const int64_t channels = tall ? r->rows : r->columns, others = tall ? r->columns : r->rows;
+    double step = 0.0, size = 0.0;
+    for (int64_t c = 0; c < channels; c++) {
+        for (int64_t k = 0; k < o->rank; k++) {
+            double x = 0.0, *m = &r->m[c * o->rank + k], *v = &r->v[c * o->rank + k];
+            for (int64_t i = 0; i < others; i++)
+                x += projected(r, o, t, i, k) * g[tall ? c * others + i : i * channels + c];
+            *m = (double)o->beta1 * *m + (1.0 - (double)o->beta1) * x;
+            *v = (double)o->beta2 * *v + (1.0 - (double)o->beta2) * x * x;
+            step += pow(*m / (sqrt(*v) + (double)o->eps), 2.0);
+            size += x * x;
+        }
+        for (int64_t i = 0; i < others; i++)
+            scaled[tall ? c * others + i : i * channels + c] = sqrt(step) / (sqrt(size) + 1e-8);
+        if (!o->scale_by_tensor)
+            step = size = 0.0;
+    }
+    for (int64_t i = 0; i < count_of(r); i++)
+        scaled[i] = g[i] * (o->scale_by_tensor ? sqrt(step) / (sqrt(size) + 1e-8) : scaled[i]);
+}
+
+static void apollo(tx_reference *r, const tx_optimizer_options *o, double rate, int64_t t, const double *g)
+{
+    const double b1 = (double)o->beta1, b2 = (double)o->beta2, scale = sqrt((double)o->scale);
+    double *u = malloc((size_t)count_of(r) * sizeof *u), norm = 0.0, limit = 1.0;
+    scale_channels(r, o, t, g, u);
+    for (int64_t i = 0; i < count_of(r); i++)
+        norm += u[i] * u[i];
+    norm = sqrt(norm) * (o->scale_front ? scale : 1.0);
+    if (t > 1 && !o->disable_nl)
+        limit = fmax(norm / (r->c[0] + 1e-8), 1.01) / 1.01;
+    r->c[0] = norm / limit;
+    for (int64_t i = 0; i < count_of(r); i++) {
+        r->p[i] -= rate * sqrt(1.0 - pow(b2, (double)t)) / (1.0 - pow(b1, (double)t)) * scale * u[i] / limit;
+        r->p[i] *= 1.0 - rate * decay_of(r, o);
+    }
+    free(u);
+}
+
 void tx_reference_update(tx_reference *r, const tx_optimizer_options *o, double rate, int64_t t, const double *g,
                          int64_t least)
 {
@@ -282,6 +338,12 @@ void tx_reference_update(tx_reference *r, const tx_optimizer_options *o, double 
     case TX_MUON:
         if (r->columns && !r->table)
             muon(r, o, rate, g);
+        else
+            adamw(r, o, rate, t, g);
+        break;
+    case TX_APOLLO:
+        if (r->columns && !r->table)
+            apollo(r, o, rate, t, g);
         else
             adamw(r, o, rate, t, g);
         break;

@@ -6,10 +6,16 @@
 
 #include "tx.h"
 
+/* Options of the tests. */
+#define OPTIONS(kind_) .size = sizeof(tx_optimizer_options), .kind = TX_##kind_
+#define ADAM .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f
+#define SLOW .beta3 = 0.9999f, .slow_weight = 5
+
 /* A parameter, and the states that an optimizer keeps for it. */
 typedef struct tx_reference {
     int64_t rows, columns; /* columns is 0 for a vector */
     bool decays, table;
+    uint32_t site;         /* key of the tensor's random numbers */
     double *p, *m, *v, *c; /* rows times columns each; Adafactor's row sums begin v, its column sums c */
 } tx_reference;
 

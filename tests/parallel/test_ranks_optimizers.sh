@@ -47,6 +47,8 @@ muon apart muon
 lion_8bit gpt2 lion_8bit
 ademamix gpt2 ademamix t_alpha=8,t_beta3=8
 stable apart stable_adamw
+apollo gpt2 apollo_adamw rank=4,update_proj_gap=3
+apollo_mini apart apollo_adamw rank=1,scale=16,scale_type=tensor
 free_adamw gpt2 schedule_free_adamw
 free_sgd gpt2 schedule_free_sgd
 END

@@ -20,7 +20,7 @@
 
 /* The optimizers, and the bytes of their states for each parameter of GPT-2 124M. With adamw_8bit, 85.0 million
  * parameters take 2 bytes and 8 a block of 256, and the rest (embeddings and small ones) 8 bytes. With muon, 84.9
- * million take 4 bytes, and the rest 8. */
+ * million take 4 bytes, and the rest 8. With apollo the 110,592 channels of these take 8 bytes times the rank. */
 static const struct {
     const char *name;
     tx_optimizer_options options;
@@ -45,6 +45,12 @@ static const struct {
     {"free_adamw", {.kind = TX_SCHEDULE_FREE_ADAMW}, 12.0, TX_F32, TX_F32},
     {"free_sgd", {.kind = TX_SCHEDULE_FREE_SGD}, 8.0, TX_F32, TX_F32},
     {"stable_adamw", {.kind = TX_STABLE_ADAMW}, 8.0, TX_F32, TX_F32},
+    {"apollo", {.kind = TX_APOLLO, .rank = 128, .update_proj_gap = 200, .scale = 1}, 3.450, TX_F32, TX_F32},
+    {"apollo_mini",
+     {.kind = TX_APOLLO, .rank = 1, .update_proj_gap = 200, .scale = 128, .scale_by_tensor = true},
+     2.547,
+     TX_F32,
+     TX_F32},
     {"pure_bf16", {.kind = TX_ADAMW}, 4.0, TX_BF16, TX_BF16},
     {"mixed", {.kind = TX_ADAMW}, 8.0, TX_F32, TX_BF16},
 };

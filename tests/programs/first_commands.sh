@@ -79,7 +79,10 @@ try | --optim stable_adamw | 0 | fits
 try | --optim ademamix --optim_args beta3=0.999,alpha=4,t_alpha=100 | 0 | fits
 try | --optim lion_8bit | 0 | fits
 try | --optim schedule_free_adamw | 2 | --lr_scheduler_type
-try | --optim galore_adamw | 2 | small states
+try | --optim apollo_adamw --optim_args proj=random,rank=1,scale=128.0,scale_type=tensor,update_proj_gap=200 | 0 | fits
+try | --optim apollo_adamw --optim_target_modules all-linear | 2 | leave it out
+try | --optim apollo_adamw_layerwise | 2 | apollo_adamw is the same update
+try | --optim galore_adamw | 2 | apollo_adamw
 try | --optim adam | 2 | adamw_torch
 try | --report_to mlflow | 2 | tensorboard or trackio
 try | --report_to comet_ml,tensorboard | 2 | use tensorboard

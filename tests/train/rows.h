@@ -28,6 +28,8 @@ static const struct {
     {"free_adamw", {.kind = TX_SCHEDULE_FREE_ADAMW, ADAM, .warmup_steps = 3}},
     {"free_sgd", {.kind = TX_SCHEDULE_FREE_SGD, .momentum = 0.9f}},
     {"stable_adamw", {.kind = TX_STABLE_ADAMW, ADAM, .weight_decay = 0.1f}},
+    {"apollo", {.kind = TX_APOLLO, ADAM, .rank = 4, .update_proj_gap = 3, .scale = 1}},
+    {"apollo_mini", {.kind = TX_APOLLO, ADAM, .rank = 1, .update_proj_gap = 200, .scale = 16, .scale_by_tensor = true}},
 };
 enum { OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
 

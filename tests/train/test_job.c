@@ -244,6 +244,12 @@ static void optimizer_refusals(void **state)
         {"adafactor", "scale_parameter=perhaps", "must be true or false"},
         {"adamw_anyprecision", "momentum_dtype=int8", "must be float32 or bfloat16"},
         {"muon", "adjust_lr_fn=none", "must be original or match_rms_adamw"},
+        {"apollo_adamw", "rank=0", "rank=0: must be a whole number in [1, 1e+06)"},
+        {"apollo_adamw", "rank=1.5", "must be a whole number"},
+        {"apollo_adamw", "scale=0", "scale=0: must be above 0"},
+        {"apollo_adamw", "proj=svd", "proj=svd: must be random"},
+        {"apollo_adamw", "scale_type=row", "must be channel or tensor"},
+        {"muon", "rank=8", "not a setting of this optimizer"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tx_job *job = NULL;

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains with txtrain, and with transformers' Adafactor and torch.optim.Muon on the tensors of the model's file.
-Compares the changes by one step and by four.
+Compares the changes by one step and by four. If the package apollo_torch is installed, its APOLLO with TX's random
+projections trains GPT-2 for 20 steps.
 
     optimizers.py TXTRAIN [DEVICE]      exit status 77: transformers is not installed, or there is no such device
 """
+import importlib.util
 import os
 import sys
 import tempfile
@@ -15,10 +17,27 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
-from arch.update_golden import DECAY, MODELS, RATE, file_tensors, optimizers
+from arch.update_golden import DECAY, MODELS, RATE, file_tensors, is_hidden, optimizers
+from projection import apollo, site_of
 
-STEPS, BATCH, BLOCK = (1, 4), 4, 24
+STEPS, BATCH, BLOCK, SEED = (1, 4), 4, 24, 42
 TEXT = b"".join(b"%d: the %s saw %d fish\n" % (i, (b"cat", b"dog", b"bird")[i * i % 3], i * 7 % 10) for i in range(99))
+
+
+APOLLO = {"apollo": dict(rank=4, scale_type="channel", scale=1.0, update_proj_gap=8),
+          "apollo_mini": dict(rank=1, scale_type="tensor", scale=16.0, update_proj_gap=200)}
+
+
+def apollos(kind, tensors):
+    """The package's optimizer for the matrices of layers, and AdamW for the rest."""
+    hidden = [name for name, p in tensors.items() if is_hidden(name, p)]
+    rest = [[p for name, p in tensors.items() if name not in hidden and (p.dim() > 1) == matrix]
+            for matrix in (True, False)]
+    group = {"params": [tensors[name] for name in hidden], "sites": [site_of(name) for name in hidden],
+             "weight_decay": DECAY, "proj": "random", "proj_type": "std", **APOLLO[kind]}
+    return [apollo([group], seed=SEED, lr=RATE, betas=(0.9, 0.999), eps=1e-8),
+            torch.optim.AdamW([{"params": rest[0], "weight_decay": DECAY}, {"params": rest[1], "weight_decay": 0.0}],
+                              lr=RATE)]
 
 
 def train(model, kind, steps):
@@ -33,7 +52,7 @@ def train(model, kind, steps):
         if before is None:
             tensors = {name: torch.nn.Parameter(p) for name, p, _ in file_tensors(model)}
             before = {name: p.detach().clone() for name, p in tensors.items()}
-            chosen = optimizers(kind, tensors)
+            chosen = (apollos if kind in APOLLO else optimizers)(kind, tensors)
         for name, _, gradient in file_tensors(model):
             tensors[name].grad = gradient
         for one in chosen:
@@ -44,7 +63,9 @@ def train(model, kind, steps):
 def compare(program, device, folder, name, kind, steps):
     start, out = os.path.join(folder, name), os.path.join(folder, "out")
     done = run(program, model_name_or_path=start, train_file=os.path.join(folder, "text"), block_size=BLOCK,
-               per_device_train_batch_size=BATCH, train_sampling_strategy="sequential", optim=kind, learning_rate=RATE,
+               per_device_train_batch_size=BATCH, train_sampling_strategy="sequential", learning_rate=RATE, seed=SEED,
+               **({"optim": "apollo_adamw", "optim_args": ",".join(f"{k}={v}" for k, v in APOLLO[kind].items())}
+                  if kind in APOLLO else {"optim": kind}),
                weight_decay=DECAY, lr_scheduler_type="constant", max_grad_norm=0, max_steps=steps, save_strategy="no",
                device=device, overwrite_output_dir=True, output_dir=out)
     check(done.returncode == 0, f"{name}, {kind}: {done.stderr.strip()}")
@@ -78,6 +99,11 @@ def main():
             for kind in ("adafactor", "muon"):
                 for steps in STEPS[:1] if name == "gpt2" else STEPS:
                     compare(program, device, folder, name, kind, steps)
+        if importlib.util.find_spec("apollo_torch"):
+            for kind in APOLLO:
+                compare(program, device, folder, "gpt2", kind, 20)
+        else:
+            print("apollo: skipped, there is no package apollo_torch")
     sys.exit(status())
 
 

@@ -224,3 +224,64 @@ tx_status tx_cl_blend(tx_cl_builder *b, const tx_command *c)
     tx_cl_by_columns(b, c, "muon", "blend", "", tx_operand_count(&c->in[0]), 1);
     return TX_CL_F32(b, c->attrs.alpha, c->attrs.scale);
 }
+
+/* ---- APOLLO ------------------------------------------------------------------------------------------------- */
+
+tx_status tx_cl_projection(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_operand *y = &c->out[0];
+    const int64_t rows = y->shape.dim[0], columns = y->shape.dim[1];
+    const tx_cl_form form = tx_cl_form_of(b, c, columns, false, "");
+    tx_cl_launch_columns(b, &form, "apollo", "projection", columns, rows);
+    TX_CL_OPERANDS(b, y);
+    TX_CL_I64(b, columns);
+    TX_CL_F32(b, (float)(1.0 / sqrt((double)columns)));
+    TX_CL_I32(b, c->attrs.update.projection_steps, c->attrs.draw.site);
+    return tx_cl_arg_update_end(b);
+}
+
+tx_status tx_cl_apollo_scale(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t rows = c->in[0].shape.dim[0], columns = c->in[0].shape.dim[1];
+    const tx_cl_form by_row = tx_cl_form_of(b, c, columns, true, ""), all = tx_cl_form_of(b, c, rows, true, "");
+    tx_cl_launch_rows(b, &by_row, "apollo", "apollo_moments", rows);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], &c->out[2], &c->out[3]);
+    TX_CL_I64(b, columns);
+    TX_CL_F32(b, c->attrs.update.beta1, c->attrs.update.beta2, c->attrs.eps);
+    TX_CL_I32(b, c->attrs.update.by_tensor);
+    if (!c->attrs.update.by_tensor)
+        return tx_cl_arg_result(b);
+    tx_cl_arg_result(b);
+    tx_cl_launch_rows(b, &all, "apollo", "apollo_tensor", 1);
+    TX_CL_OPERANDS(b, &c->out[2], &c->out[3]);
+    TX_CL_I64(b, rows);
+    return tx_cl_arg_result(b);
+}
+
+tx_status tx_cl_apollo(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_operand *p = &c->in[0], *g = &c->in[1], *s = &c->in[3], *work = &c->out[2];
+    const int64_t rows = p->shape.dim[0], columns = p->shape.dim[1];
+    const bool by_column = !c->attrs.update.by_tensor && rows < columns;
+    const bool by_row = !c->attrs.update.by_tensor && !by_column;
+    const tx_cl_form line = tx_cl_form_of(b, c, columns, true, ""), all = tx_cl_form_of(b, c, rows, true, "");
+    const tx_cl_form by_columns = tx_cl_form_of(b, c, columns, false, "");
+    tx_cl_launch_rows(b, &line, "apollo", "apollo_measure", rows);
+    TX_CL_OPERANDS(b, g, s, work);
+    TX_CL_I64(b, columns);
+    TX_CL_I32(b, by_row, by_column);
+    tx_cl_arg_result(b);
+    tx_cl_launch_rows(b, &all, "apollo", "apollo_limit", 1);
+    TX_CL_OPERANDS(b, &c->in[4], work);
+    TX_CL_I64(b, rows);
+    TX_CL_F32(b, c->attrs.scale);
+    TX_CL_I32(b, c->attrs.update.scale_front, c->attrs.update.unlimited);
+    TX_CL_F32(b, (float)log((double)c->attrs.update.beta1), (float)log((double)c->attrs.update.beta2));
+    tx_cl_arg_update_end(b);
+    tx_cl_launch_columns(b, &by_columns, "apollo", "apollo_update", columns, rows);
+    TX_CL_OPERANDS(b, p, g, &c->in[2], s, work);
+    TX_CL_I64(b, columns, rows);
+    TX_CL_I32(b, by_row, by_column);
+    TX_CL_F32(b, c->attrs.update.weight_decay);
+    return tx_cl_arg_update_end(b);
+}
