@@ -157,6 +157,8 @@ static tx_json *model_of(const serve_server *s, const char *id, int64_t created,
                                   "owned_by", "txserve", "parent", parent);
     if (model && s->context) /* encoders have no slots */
         tx_json_set_int(model, "max_model_len", s->context);
+    if (model && s->classifier)
+        tx_json_set(model, "labels", serve_labels(s->classifier));
     return model;
 }
 

@@ -159,6 +159,17 @@ static tx_json *label_of(const tx_classifier *classifier, const float *score)
     return list;
 }
 
+tx_json *serve_labels(const tx_classifier *classifier)
+{
+    tx_json *list = tx_json_array();
+    for (int64_t i = 0; i < tx_classifier_labels(classifier); i++)
+        if (tx_json_append_string(list, tx_classifier_label(classifier, i))) {
+            tx_json_free(list);
+            return NULL;
+        }
+    return list;
+}
+
 static tx_json *result_of(const serve_call *c, int64_t index, const float *row, int64_t width)
 {
     if (c->kind == SERVE_EMBED)

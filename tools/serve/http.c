@@ -191,7 +191,7 @@ static enum MHD_Result post_call(exchange *e)
 
 static enum MHD_Result get_page(exchange *e)
 {
-    const char *page = (const char *)serve_page;
+    const char *page = (const char *)(e->server->set->task == SERVE_GENERATE ? serve_page : serve_encoder_page);
     return send_bytes(e, 200, "text/html; charset=utf-8", page, strlen(page));
 }
 

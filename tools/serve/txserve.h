@@ -343,6 +343,8 @@ tx_json *serve_make_message(serve_text *text);
 tx_status serve_read_inputs(serve_call *call);
 /* Computes a call of an encoder and writes its answer. TX_INVALID if an input is invalid. */
 tx_status serve_encode(serve_call *call);
+/* Returns a list of the names of a classifier's labels, or NULL without memory. */
+tx_json *serve_labels(const tx_classifier *classifier);
 
 /* ---- guard.c: who may use the server --------------------------------------------------------------------- */
 
@@ -382,7 +384,7 @@ tx_status serve_start(serve_server *server);
 void serve_stop(serve_server *server);
 /* Closes connections whose requests take too long to arrive. Call it once a second. */
 void serve_sweep(serve_server *server);
-/* The page at /. */
-extern const unsigned char serve_page[];
+/* The pages at /, for a model that generates and for an encoder. */
+extern const unsigned char serve_page[], serve_encoder_page[];
 
 #endif
