@@ -10,6 +10,8 @@ Without documents it runs README.md and all of docs/. The form of the blocks:
   "> ", or after a backslash at the end of a line. Other lines are its output, standard error included.
 - A line "..." stands for any number of lines. Numbers, units of bytes and runs of blanks are not compared.
 - ```console fails: the last command of the block has to fail; all others have to succeed.
+- ```sh run: the block is a script that has to succeed. Its output is not compared.
+- ```sh server: as ```sh run, in the background until it prints "served". The file log has its output, $! its process.
 - <!-- run: COMMANDS -->, on one line or several, runs commands that readers do not see.
 
 The commands of a document run in order in one shell, in a scratch folder with the models and data of stand_ins.sh.
@@ -27,6 +29,10 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SECONDS = 120  # for a document
 SKIPPED = 77
+SCRIPTS = {  # forms of commands by the first lines of blocks
+    "```sh run": "SCRIPT",
+    "```sh server": "{ exec SCRIPT\n} > log 2>&1 &\nwhile ! grep -q served log; do kill -0 $! || break; sleep 0.1; done\n"
+                    "grep served log"}
 MODELS = "home/.local/share/tx/models/"  # of stand-ins that a document uses by name
 SHOWN_LINES = 40  # of a long output that is not as shown
 
@@ -50,6 +56,8 @@ def read_commands(lines):
                 number += 1
             text = "\n".join(lines[first:number + 1])
             commands.append(Command(first, text[text.index(":") + 1:text.index("-->")].strip(), hidden=True))
+        elif line.strip() in SCRIPTS:
+            number = read_script(lines, number + 1, SCRIPTS[line.strip()], commands)
         elif line.startswith("```console"):
             number = read_block(lines, number + 1, line.split()[1:] == ["fails"], commands)
         number += 1
@@ -73,6 +81,15 @@ def read_block(lines, number, fails, commands):
     if found:
         found[-1].fails = fails
     commands += found
+    return number
+
+
+def read_script(lines, number, form, commands):
+    """Adds a block that is one script. Returns the number of the line that closes it."""
+    first = number
+    while not lines[number].startswith("```"):
+        number += 1
+    commands.append(Command(first, form.replace("SCRIPT", "\n".join(lines[first:number])), hidden=True))
     return number
 
 
