@@ -31,7 +31,7 @@ static void expect(const char *name, const char *config, const example *examples
         snprintf(row, sizeof row, "{\"prompt\": \"p\", \"answer\": %s}", e->answer ? e->answer : "null");
         assert_ok(tx_json_parse(row, strlen(row), "row", &object));
         const tx_reward_sample sample = {object, e->text, strlen(e->text), ids, e->tokens};
-        assert_ok(tx_rewards_compute(rewards, 1, &sample, 1, &reward));
+        assert_ok(tx_rewards_compute(rewards, NULL, 1, &sample, 1, &reward));
         const bool same = isnan(e->reward) ? isnan(reward) : fabs(reward - e->reward) <= 1e-12;
         if (!same)
             print_error("%s of \"%s\": %g, not %g\n", name, e->text, reward, e->reward);
