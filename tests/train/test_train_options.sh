@@ -373,7 +373,6 @@ optim | --optim sgd | weights_differ
 optim | --optim lion_32bit | weights_differ
 optim | --optim adafactor | weights_differ
 optim | --optim muon | weights_differ
-optim | --optim apollo_adamw | weights_differ
 optim_args | --optim adamw_anyprecision --optim_args momentum_dtype=bfloat16,variance_dtype=bfloat16 | weights_differ
 offload_optimizer | --offload_optimizer cpu | says --offload_optimizer cpu changes nothing
 offload_param | --offload_param cpu | says --offload_param cpu changes nothing
