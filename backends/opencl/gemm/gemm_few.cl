@@ -93,7 +93,7 @@ gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS NORM_ARGUMENTS NEXT_ARGUMENTS)
     if (i < n && p < k)
         add_terms(A + p, A_PITCH, FROM_B, p * ldb, ldb, i, n, (int)(k - p), sum);
 #if ALONG > 1
-    __local vec part[GROUP]; /* RUN is 1 here */
+    TX_LOCAL(vec, part, GROUP); /* RUN is 1 here */
     for (int row = 0; row < ROWS; row++) {
         barrier(CLK_LOCAL_MEM_FENCE);
         part[get_local_id(0)] = sum[row][0];
@@ -172,7 +172,7 @@ gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS NORM_ARGUMENTS NEXT_ARGUMENTS)
     kept = kept ? kept + kept_at + batch * m * n : 0;
     bias = bias ? bias + bias_at : 0;
 #if ALONG > 1
-    __local float part[GROUP];
+    TX_LOCAL(float, part, GROUP);
 #endif
     TX_PACKED_VALUES((int)get_local_id(0), GROUP)
     NORM_ROWS
@@ -191,10 +191,12 @@ gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS NORM_ARGUMENTS NEXT_ARGUMENTS)
             barrier(CLK_LOCAL_MEM_FENCE);
             part[get_local_id(0)] = total;
             barrier(CLK_LOCAL_MEM_FENCE);
-            for (int other = 1; along == 0 && other < ALONG; other++)
-                total += part[get_local_id(0) + other];
 #endif
             if (along == 0 && exists) {
+#if ALONG > 1
+                for (int other = 1; other < ALONG; other++)
+                    total += part[get_local_id(0) + other];
+#endif
                 total = finish(total, bias, y + row * n, with ? with + row * n : 0, kept ? kept + row * n : 0, j, adds);
                 NEXT_STORE(row, place, c % SIDES, total)
             }

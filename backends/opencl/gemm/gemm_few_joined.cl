@@ -40,17 +40,18 @@ typedef const __local float *from_a;
 #define A_VLOAD(a, i, n) (*(const __local vec *)((a) + (i)))
 #endif
 #define NORM_ROWS                                                                                                      \
-    __local float norm_part[GROUP];                                                                                    \
+    TX_LOCAL(float, norm_part, GROUP);                                                                                 \
+    const int stores_rows = get_group_id(0) == 0;                                                                      \
     for (int row = 0; row < ROWS; row++)                                                                               \
         norm_row(x + x_at + row * k, gamma + gamma_at, beta + beta_at, rows + row * (A_PITCH / VW),                    \
                  normed ? normed + normed_at + row * k : 0, mean ? mean + mean_at + row : 0,                           \
-                 rstd ? rstd + rstd_at + row : 0, k, eps, norm_part);                                                  \
+                 rstd ? rstd + rstd_at + row : 0, k, eps, norm_part, stores_rows);                                     \
     barrier(CLK_LOCAL_MEM_FENCE);
 
-/* As in norm.cl. Outputs may be NULL. */
+/* As in norm.cl. Outputs may be NULL, and only a group with `stores` stores them. */
 TX_INLINE void norm_row(const __global float *x, const __global float *gamma, const __global float *beta,
                         __local vec *row, __global ab_t *normed, __global float *mean, __global float *rstd, long n,
-                        float eps, __local float *part)
+                        float eps, __local float *part, int stores)
 {
     const long first = (long)get_local_id(0) * VW;
     vec sum = 0.0f;
@@ -72,11 +73,11 @@ TX_INLINE void norm_row(const __global float *x, const __global float *gamma, co
         vec v = (tx_load(x, i, n, 0.0f) - m) * r * tx_load(gamma, i, n, 0.0f);
         if (NORM == 1)
             v += tx_load(beta, i, n, 0.0f);
-        if (normed && get_group_id(0) == 0)
+        if (normed && stores)
             TX_CAT(tx_store_, AB)(v, normed, i, n);
         row[i / VW] = TX_CAT(tx_stored_, AB)(v);
     }
-    if (get_group_id(0) == 0 && get_local_id(0) == 0) {
+    if (stores && get_local_id(0) == 0) {
         if (mean)
             *mean = m;
         if (rstd)

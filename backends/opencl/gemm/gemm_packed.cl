@@ -64,7 +64,7 @@ TX_INLINE void tx_packed_lanes(const __global uchar *w, long count, long i, int 
 #endif
 /* The table of values in local memory, where work-items that look up different values do not delay each other. */
 #define TX_PACKED_VALUES(item, items)                                                                                  \
-    __local float packed_values[16];                                                                                   \
+    TX_LOCAL(float, packed_values, 16);                                                                                \
     for (int code = (item); code < 16; code += (items))                                                                \
         packed_values[code] = PACKED_VALUE[code];                                                                      \
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -92,7 +92,7 @@ norm(const __global x_t *x, long xo, const __global float *gamma, long go, const
      __global h_t *y, long yo, __global float *mean, long mo, __global float *rstd, long ro, const __global z_t *z,
      long zo, __global x_t *kept, long ko, long n, float eps DROPOUT_ARGUMENTS)
 {
-    __local float part[WG];
+    TX_LOCAL(float, part, WG);
     long row = get_group_id(0);
     x += xo + row * n;
 #if ADDS

@@ -35,6 +35,12 @@
  * threads of PoCL 3.1 overwrite each other's local memory, and llvmpipe of Mesa 25 and 26 crashes. */
 #define TX_INLINE static __attribute__((always_inline))
 
+/* Defines an array in local memory, as one of the first statements of a kernel or a later one of its outermost block.
+ * In a persistent launch (generation/persistent.c) kernels are functions, which get such memory from `tx_pool`. */
+#ifndef TX_LOCAL
+#define TX_LOCAL(type, name, count) __local type name[count]
+#endif
+
 #define TX_CAT_(a, b) a##b
 #define TX_CAT(a, b) TX_CAT_(a, b)
 
