@@ -19,6 +19,7 @@
  * Exit status 77: there is no OpenCL device, or it is smaller than the other device. */
 #include "api/base/file.h"
 #include "api/model/engine.h"
+#include "backends/opencl/generation/persistent.h"
 #include "backends/opencl/matrix/retarget.h"
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
@@ -59,6 +60,7 @@ static struct {
     bool on, failed;
     asked *list;
     size_t count;
+    char *persistent;   /* the program of a token's persistent launch, or NULL */
     cl_program program; /* the object that the caller receives */
     cl_kernel kernel;
 } record;
@@ -155,6 +157,18 @@ STAND_IN(tx_status, tx_cl_attention_verify, const tx_cl_builder *b, const tx_cl_
     (void)kernel;
     (void)form;
     return TX_OK;
+}
+
+/* Records the program of a persistent launch, if the executable of generation may be one. */
+STAND_IN(void, tx_cl_destroy, tx_executable *executable)
+{
+    tx_cl_joint joint;
+    if (record.on && executable && executable->whole && !record.persistent &&
+        !tx_cl_persistent_list(executable, &joint) && joint.steps > joint.bodies) {
+        record.failed = tx_cl_persistent_text(executable->context, &joint, &record.persistent) || record.failed;
+        write_down("persistent", "-w", "persistent");
+    }
+    __real_tx_cl_destroy(executable);
 }
 
 /* From now on nothing is built, and no memory is taken for models: their arenas may be of any size. */
@@ -295,7 +309,8 @@ static FILE *create(const char *folder, const char *name, const char *suffix)
 static bool write_text(const char *folder, const char *source)
 {
     char *text;
-    if (tx_cl_program_text(source, "", &text)) {
+    const bool made = record.persistent && strcmp(source, "persistent") == 0;
+    if (made ? !(text = strdup(record.persistent)) : tx_cl_program_text(source, "", &text)) {
         fprintf(stderr, "kernel_texts: %s\n", tx_error());
         return false;
     }
@@ -388,5 +403,6 @@ int main(int argc, char **argv)
         free(record.list[i].options);
     }
     free(record.list);
+    free(record.persistent);
     return good ? 0 : 1;
 }

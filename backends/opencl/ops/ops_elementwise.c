@@ -206,7 +206,7 @@ tx_status tx_cl_rotary_arguments(tx_cl_builder *b, const tx_command *c)
     for (int32_t i = 0; i < half; i++)
         frequency[i] = tx_rope_frequency(&c->attrs, i);
     TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.attention.heads, c->attrs.attention.head_size, half);
-    tx_cl_arg_values(b, sizeof frequency, 1, frequency);
+    tx_cl_arg_values(b, "rope_table", sizeof frequency, 1, frequency);
     TX_CL_F32(b, c->attrs.rope->magnitude);
     TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);
     return TX_CL_OPERANDS(b, &c->in[1]);

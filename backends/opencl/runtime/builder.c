@@ -61,14 +61,15 @@ static void add_argument(tx_cl_builder *b, tx_cl_argument argument)
     c->arguments[c->argument_count++] = argument;
 }
 
-static void add_value(tx_cl_builder *b, size_t size, const void *value)
+static void add_value(tx_cl_builder *b, const char *type, size_t size, const void *value)
 {
     tx_cl_command *c = b->command;
-    add_argument(b, (tx_cl_argument){.size = size, .at = c->word_count});
+    add_argument(b, (tx_cl_argument){.type = type, .size = size, .at = c->word_count});
     for (size_t done = 0; done < size; done += sizeof *c->words) {
         c->words = grow(b, c->words, c->word_count, sizeof *c->words);
         if (b->status != TX_OK)
             return;
+        c->words[c->word_count] = 0;
         memcpy(&c->words[c->word_count++], (const char *)value + done,
                (size_t)tx_cl_least((int64_t)(size - done), (int64_t)sizeof *c->words));
     }
@@ -88,16 +89,16 @@ tx_status tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *c
         if (present)
             add_memory(b, o->arena, o->chunk);
         else
-            add_value(b, sizeof none, &none);
+            add_value(b, NULL, sizeof none, &none);
         TX_CL_I64(b, present ? o->offset / (int64_t)tx_dtype_size(o->dtype) : 0);
     }
     return b->status;
 }
 
-tx_status tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values)
+tx_status tx_cl_arg_values(tx_cl_builder *b, const char *type, size_t size, size_t count, const void *values)
 {
     for (size_t i = 0; i < count; i++)
-        add_value(b, size, (const char *)values + i * size);
+        add_value(b, type, size, (const char *)values + i * size);
     return b->status;
 }
 

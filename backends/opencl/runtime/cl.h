@@ -114,6 +114,7 @@ struct tx_context {
     tx_status (*select)(tx_cl_builder *b, struct tx_cl_selection *selection);
     struct tx_cl_tuner *tuner; /* state of that extension */
     const tx_reporter *report; /* receives the progress of long builds; may be NULL */
+    bool single;               /* a persistent launch failed (generation/persistent.c): no others are tried */
     bool clblast;              /* CLBlast has cached programs of this context */
     tx_memory held;
     tx_traffic traffic;
@@ -189,6 +190,9 @@ tx_status tx_cl_kernel(tx_context *context, const char *source, const char *opti
 /* Returns the whole text from which a program is built: the prelude (enumerators, rng.h, common.cl) and NAME.cl,
  * without its other kernels unless `kernel` is "". The caller frees it. */
 tx_status tx_cl_program_text(const char *source, const char *kernel, char **text);
+/* The two parts of it: enumerators and rng.h, which are the same in all programs, and the rest. */
+tx_status tx_cl_shared_text(char **text);
+tx_status tx_cl_own_text(const char *source, const char *kernel, char **text);
 /* Returns true if the source has the line `#define TX_ONE_PROGRAM`: its kernels are launched together with the same
  * options, so that one program has all of them. */
 bool tx_cl_one_program(const char *source);
@@ -250,9 +254,9 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
  * operand's type. An absent or NULL operand is passed as NULL and 0. */
 #define TX_CL_OPERANDS(b, ...) tx_cl_arg_operands(b, TX_CL_LIST(const tx_operand *, __VA_ARGS__))
 /* Passes one argument for each number, converted to the type in the macro's name. */
-#define TX_CL_I32(b, ...) tx_cl_arg_values(b, sizeof(int32_t), TX_CL_LIST(int32_t, __VA_ARGS__))
-#define TX_CL_I64(b, ...) tx_cl_arg_values(b, sizeof(int64_t), TX_CL_LIST(int64_t, __VA_ARGS__))
-#define TX_CL_F32(b, ...) tx_cl_arg_values(b, sizeof(float), TX_CL_LIST(float, __VA_ARGS__))
+#define TX_CL_I32(b, ...) tx_cl_arg_values(b, "int", sizeof(int32_t), TX_CL_LIST(int32_t, __VA_ARGS__))
+#define TX_CL_I64(b, ...) tx_cl_arg_values(b, "long", sizeof(int64_t), TX_CL_LIST(int64_t, __VA_ARGS__))
+#define TX_CL_F32(b, ...) tx_cl_arg_values(b, "float", sizeof(float), TX_CL_LIST(float, __VA_ARGS__))
 #define TX_CL_LIST(type, ...)                              \
     sizeof((type[]){__VA_ARGS__}) / sizeof(type), (type[]) \
     {                                                      \
@@ -260,7 +264,8 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
     }
 /* These functions and the macros return b->status. */
 tx_status tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands);
-tx_status tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values);
+/* `type` is the name of the values' type in OpenCL C, a constant. */
+tx_status tx_cl_arg_values(tx_cl_builder *b, const char *type, size_t size, size_t count, const void *values);
 tx_status tx_cl_arg_control(tx_cl_builder *b); /* one argument: __global const uint *control, TX_CONTROL_COUNT words */
 tx_status tx_cl_arg_result(tx_cl_builder *b);  /* one argument: __global float *result, TX_RESULT_COUNT floats */
 void tx_cl_arg_local(tx_cl_builder *b, size_t bytes); /* __local T * */

@@ -87,11 +87,15 @@ struct tx_cl_program {
     bool optional;      /* a trial builds it, so there may be other candidates */
     const char *kernel; /* "" if the program has all kernels of the source */
     const char *options;
+    char *text;    /* the whole text if it is no source of TX; otherwise NULL */
     char source[]; /* the kernel's name and the options follow */
 };
 /* Finds a program in the context's list, or adds it, for tx_cl_compile. */
 tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, const char *kernel,
                              bool trial, tx_cl_program **program);
+/* The same for a program of another text, which it takes over even if it fails. `name` is shown in messages. */
+tx_status tx_cl_want_text(tx_context *context, const char *name, char *text, const char *kernel,
+                          tx_cl_program **program);
 /* Creates a kernel of a program. Builds the program if necessary. */
 tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, const char *name, cl_kernel *kernel);
 /* Builds a program. Several threads may build different programs at a time. `worker` builds it if the cache lacks it,
@@ -235,8 +239,9 @@ typedef struct tx_cl_argument {
     bool memory;
     tx_arena_id arena; /* of memory */
     int32_t chunk;
-    size_t size; /* of a value */
-    int32_t at;  /* its first word; -1 for local memory */
+    const char *type; /* of a value, in OpenCL C; NULL for memory and for NULL in its place */
+    size_t size;      /* of a value */
+    int32_t at;       /* its first word; -1 for local memory */
 } tx_cl_argument;
 
 /* A command and the launches that it recorded. */
@@ -256,7 +261,20 @@ typedef struct tx_cl_command {
     int32_t runs;    /* runs so far, at most 2 */
 } tx_cl_command;
 
+/* An extension that runs a program whose commands all run at once in another way than launch by launch. */
+typedef struct tx_cl_whole {
+    /* Runs the program and sets *done, or leaves it to tx_cl_run_launches. */
+    tx_status (*run)(tx_executable *executable, const tx_controls *controls, bool *done);
+    /* Frees the extension's state of an executable, whose memory or kernels change. */
+    void (*forget)(tx_executable *executable);
+} tx_cl_whole;
+#define TX_WHOLE(name) extern const tx_cl_whole tx_cl_##name;
+#include "backends/opencl/extensions.def"
+#undef TX_WHOLE
+
 struct tx_executable {
+    bool whole;                          /* as in tx_program */
+    struct tx_cl_persistent *persistent; /* state of an extension (tx_cl_whole), or NULL */
     tx_context *context;
     const struct tx_cl_forced *forced; /* the candidate that is being measured (select.h), or NULL */
     int32_t generation;                /* of the context in which its kernels were made */
@@ -279,6 +297,8 @@ tx_status tx_cl_emit(tx_cl_builder *builder, tx_cl_command *command);
 void tx_cl_clear(const tx_context *context, tx_cl_command *command);
 /* Makes the kernels of a command and sets their values. */
 tx_status tx_cl_make_kernels(const tx_executable *executable, tx_cl_command *command);
+/* Returns the extension that may run the program in another way, or NULL. */
+const tx_cl_whole *tx_cl_whole_of(const tx_executable *executable);
 /* Sets the arguments of a command that name memory. */
 tx_status tx_cl_bind_command(const tx_executable *executable, const tx_cl_command *command);
 tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);
@@ -305,5 +325,8 @@ void tx_cl_replace_slow(tx_executable *executable, tx_cl_command *command, doubl
 /* run.c */
 tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
                             double *seconds);
+/* Runs commands launch by launch. The executable is bound, and the commands are in it. */
+tx_status tx_cl_run_launches(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
+                             double *seconds);
 
 #endif

@@ -128,7 +128,11 @@ tx_status tx_cl_make(tx_context *context, const tx_program *program, tx_executab
         commands[i].asked = program->commands[i];
     if (program->whole)
         tx_cl_join(context, program, commands);
-    *x = (tx_executable){.context = context, .forced = program->trial, .length = program->length, .commands = commands};
+    *x = (tx_executable){.context = context,
+                         .whole = program->whole,
+                         .forced = program->trial,
+                         .length = program->length,
+                         .commands = commands};
     *out = x;
     return TX_OK;
 }
@@ -149,10 +153,28 @@ tx_status tx_cl_bind_command(const tx_executable *x, const tx_cl_command *c)
     return TX_OK;
 }
 
+static const tx_cl_whole *const wholes[] = {
+#define TX_WHOLE(name) &tx_cl_##name,
+#include "backends/opencl/extensions.def"
+#undef TX_WHOLE
+    NULL};
+
+const tx_cl_whole *tx_cl_whole_of(const tx_executable *x)
+{
+    return x->whole && !x->forced ? wholes[0] : NULL;
+}
+
+static void forget_whole(tx_executable *x)
+{
+    if (x->persistent)
+        wholes[0]->forget(x);
+}
+
 tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
 {
     const tx_extent *scratch = &bindings->arena[TX_ARENA_SCRATCH];
     x->bound = false;
+    forget_whole(x);
     x->scratch = scratch->chunks > 0 ? scratch->chunk[0]->bytes : 0;
     for (int a = 0; a < TX_ARENA_COUNT; a++) {
         const tx_extent *space = &bindings->arena[a];
@@ -183,6 +205,7 @@ void tx_cl_destroy(tx_executable *x)
     if (!x)
         return;
     tx_cl_wait_queue(x->context, x->context->compute, NULL);
+    forget_whole(x);
     for (int32_t i = 0; i < x->length; i++)
         tx_cl_clear(x->context, &x->commands[i]);
     for (int a = 0; a < TX_ARENA_COUNT; a++)

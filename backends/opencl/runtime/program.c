@@ -270,7 +270,10 @@ tx_status tx_cl_write_recipe(const tx_context *context, const tx_cl_program *pro
     fprintf(to, " %s", program->options);
     if (fclose(to))
         return tx_fail(TX_MEMORY, "out of host memory");
-    TX_TRY(tx_cl_program_text(program->source, program->kernel, &r->text));
+    if (!program->text)
+        TX_TRY(tx_cl_program_text(program->source, program->kernel, &r->text));
+    else if (!(r->text = strdup(program->text)))
+        return tx_fail(TX_MEMORY, "out of host memory");
     if (!(to = open_memstream(&r->key, &size)))
         return tx_fail(TX_MEMORY, "out of host memory");
     fprintf(to, "program%s%s\n%s\n%s", reviser ? " " : "", reviser ? reviser->version : "", r->options, r->text);
@@ -343,6 +346,18 @@ tx_status tx_cl_want_program(tx_context *context, const char *source, const char
     return TX_OK;
 }
 
+tx_status tx_cl_want_text(tx_context *context, const char *name, char *text, const char *kernel, tx_cl_program **found)
+{
+    char options[40];
+    snprintf(options, sizeof options, "-DTEXT=0x%016" PRIx64, tx_hash(TX_HASH_START, text, strlen(text)));
+    const tx_status status = tx_cl_want_program(context, name, options, kernel, false, found);
+    if (status != TX_OK || (*found)->text)
+        free(text);
+    else
+        (*found)->text = text;
+    return status;
+}
+
 tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, const char *name, cl_kernel *kernel)
 {
     if (!program->program)
@@ -369,6 +384,7 @@ void tx_cl_release_programs(tx_context *context)
         next = entry->next;
         if (entry->program && !context->hung)
             clReleaseProgram(entry->program);
+        free(entry->text);
         free(entry);
     }
     context->programs = NULL;

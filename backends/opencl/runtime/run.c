@@ -126,15 +126,9 @@ static const char *op_name(const tx_executable *x, int32_t index)
     return tx_op_info_of(x->commands[index].asked.op)->name;
 }
 
-tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, const tx_controls *controls,
-                            double *seconds)
+tx_status tx_cl_run_launches(tx_executable *x, int32_t first, int32_t count, const tx_controls *controls,
+                             double *seconds)
 {
-    if (!x->bound)
-        return tx_fail(TX_INTERNAL, "bind the program before a run");
-    if (first < 0 || count < 0 || first > x->length - count)
-        return tx_fail(TX_INTERNAL, "commands %d to %d are outside a program of %d", first, first + count, x->length);
-    if (seconds && !x->context->profile)
-        return tx_fail(TX_INVALID, "to measure times, open the device with profile");
     const tx_cl_run run = {
         .context = x->context, .queue = x->context->compute, .controls = controls, .memory = x->memory};
     tx_status status = TX_OK;
@@ -160,4 +154,20 @@ tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, cons
         return status == TX_OK ? waited : status;
     }
     return status == TX_OK ? tx_cl_check(clFlush(x->context->compute), "clFlush") : status;
+}
+
+tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, const tx_controls *controls,
+                            double *seconds)
+{
+    const tx_cl_whole *whole = tx_cl_whole_of(x);
+    bool done = false;
+    if (!x->bound)
+        return tx_fail(TX_INTERNAL, "bind the program before a run");
+    if (first < 0 || count < 0 || first > x->length - count)
+        return tx_fail(TX_INTERNAL, "commands %d to %d are outside a program of %d", first, first + count, x->length);
+    if (seconds && !x->context->profile)
+        return tx_fail(TX_INVALID, "to measure times, open the device with profile");
+    if (whole && count > 0 && count == x->length && !seconds)
+        TX_TRY(whole->run(x, controls, &done));
+    return done ? TX_OK : tx_cl_run_launches(x, first, count, controls, seconds);
 }

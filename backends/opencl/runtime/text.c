@@ -86,15 +86,15 @@ static tx_status write_source(FILE *text, const char *name, const char *kernel)
     return TX_OK;
 }
 
-tx_status tx_cl_program_text(const char *source, const char *kernel, char **text)
+/* Writes `begin` and some sources, which may be NULL. */
+static tx_status write_text(const char *begin, const char *const part[3], const char *kernel, char **text)
 {
-    const char *const part[] = {"rng", "common", source};
     char *made = NULL;
     size_t size;
     FILE *to = open_memstream(&made, &size);
-    tx_status status = to && fputs(numbers, to) >= 0 ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
+    tx_status status = to && fputs(begin, to) >= 0 ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
     for (int i = 0; i < 3; i++)
-        TX_THEN(status, write_source(to, part[i], kernel));
+        TX_THEN(status, part[i] ? write_source(to, part[i], kernel) : TX_OK);
     if (to && fclose(to) && status == TX_OK)
         status = tx_fail(TX_MEMORY, "out of host memory");
     if (status == TX_OK)
@@ -102,4 +102,19 @@ tx_status tx_cl_program_text(const char *source, const char *kernel, char **text
     else
         free(made);
     return status;
+}
+
+tx_status tx_cl_program_text(const char *source, const char *kernel, char **text)
+{
+    return write_text(numbers, (const char *const[]){"rng", "common", source}, kernel, text);
+}
+
+tx_status tx_cl_shared_text(char **text)
+{
+    return write_text(numbers, (const char *const[]){"rng", NULL, NULL}, "", text);
+}
+
+tx_status tx_cl_own_text(const char *source, const char *kernel, char **text)
+{
+    return write_text("", (const char *const[]){"common", source, NULL}, kernel, text);
 }

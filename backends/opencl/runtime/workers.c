@@ -139,7 +139,7 @@ tx_cl_built tx_cl_worker_build(const tx_context *context, tx_cl_worker *w, const
 {
     tx_status status;
     bool late;
-    if (!w || !is_ready(context, w))
+    if (!w || p->text || !is_ready(context, w))
         return TX_CL_DECLINED;
     ask(context, w, p, shipped);
     if (receive(w, HANG_SECONDS, &status, &late))
