@@ -9,8 +9,8 @@
  * overwrites its own results: see repeats().
  *
  * The third run of a program is a trial. It compares the bits of the results, and the times with several numbers of
- * work-groups. TX_OCL_PERSISTENT is 0 (off), 1 (on if the bits are the same) or auto (on GPUs with a fence for the
- * whole device, if it is also faster).
+ * work-groups. TX_OCL_PERSISTENT is 0 (off, the default), 1 (on if the bits are the same) or auto (on GPUs with a
+ * fence for the whole device, if it is also faster).
  */
 #include "backends/opencl/generation/persistent.h"
 
@@ -239,11 +239,11 @@ static bool has_fence(const tx_context *context)
 static tx_status read_setting(const tx_context *context, bool *off, bool *compare)
 {
     const char *setting = getenv("TX_OCL_PERSISTENT");
-    const bool always = setting && strcmp(setting, "1") == 0;
-    if (setting && *setting && !always && strcmp(setting, "0") != 0 && strcmp(setting, "auto") != 0)
+    const bool always = setting && strcmp(setting, "1") == 0, may = setting && strcmp(setting, "auto") == 0;
+    if (setting && *setting && !always && !may && strcmp(setting, "0") != 0)
         return tx_fail(TX_INVALID, "TX_OCL_PERSISTENT=%.60s is invalid; use 0, 1 or auto", setting);
     *compare = !always;
-    *off = (setting && strcmp(setting, "0") == 0) || (!always && !has_fence(context));
+    *off = !always && !(may && has_fence(context));
     return TX_OK;
 }
 

@@ -273,7 +273,7 @@ typedef struct tx_cl_whole {
 #undef TX_WHOLE
 
 struct tx_executable {
-    bool whole;                          /* as in tx_program */
+    bool whole;                          /* a forward pass whose commands all run at once */
     struct tx_cl_persistent *persistent; /* state of an extension (tx_cl_whole), or NULL */
     tx_context *context;
     const struct tx_cl_forced *forced; /* the candidate that is being measured (select.h), or NULL */

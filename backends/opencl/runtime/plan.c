@@ -129,7 +129,7 @@ tx_status tx_cl_make(tx_context *context, const tx_program *program, tx_executab
     if (program->whole)
         tx_cl_join(context, program, commands);
     *x = (tx_executable){.context = context,
-                         .whole = program->whole,
+                         .whole = program->whole && program->forward,
                          .forced = program->trial,
                          .length = program->length,
                          .commands = commands};
