@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Commands that share a launch. Those of a token do, because a launch costs as much as a product of few rows reads: a
- * product computes the norm before it, and the op after it that rotates or gates its result, and attention stores new
- * rows in its caches. All results are stored as by separate launches. Work-groups of a launch run in any order, so none
- * may write memory that another one reads.
+ * Commands that share a launch. Those of a token do, because a launch costs as much as a product of few rows reads. A
+ * product computes the norm before it, and the op after it that rotates or gates its result. Attention stores new rows
+ * in its caches. All results are stored as by separate launches. Work-groups of a launch run in any order, so none may
+ * write memory that another one reads.
  *
  * In training, a product sums its result over rows for the gradient of a bias, which would read the result again.
  */
