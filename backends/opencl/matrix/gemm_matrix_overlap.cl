@@ -5,8 +5,8 @@
  * applies the epilogue to STEP_ROWS rows and stores them. The unit needs nothing of the time of these loads,
  * exponentials and stores. The bias is added earlier: a product is rounded after its bias and before its epilogue.
  *
- * With the gradient of GELU, row i0 / TILE_M of `column_sums` also gets the sums of y's columns over the rows of a tile,
- * if that operand is not NULL.
+ * With the gradient of GELU, row i0 / TILE_M of `column_sums` gets the sums of y's columns over the rows of a tile, if
+ * that operand is not NULL.
  */
 #ifndef OVERLAPS
 #define OVERLAPS 0
