@@ -4,6 +4,7 @@
 #include "models/job/results.h"
 
 #include "api/base/arithmetic.h"
+#include "models/reward/reward.h"
 
 #include <math.h>
 

@@ -8,6 +8,7 @@
 #include "models/gguf/gguf.h"
 #include "models/lora/lora.h"
 #include "models/names.h"
+#include "models/reward/reward.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

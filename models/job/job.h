@@ -39,7 +39,7 @@ typedef struct tx_job_inputs {
     char *teacher_folder;                           /* of the teacher model of a distillation */
     tx_config *teacher;                             /* its configuration */
     char teacher_digest[TX_DIGEST_TEXT];            /* of its weights, once they are read */
-    tx_rewards *rewards;                            /* that completions get; NULL for recorded ones */
+    struct tx_rewards *rewards;                     /* that completions get; NULL for recorded ones */
     char *generation;                               /* the text of the model's generation_config.json */
     char *train_path, *validation_path, *test_path; /* of the data, possibly prepared from other files */
     char *train_name, *validation_name, *test_name; /* of the files that the user gave, in notes */

@@ -5,6 +5,7 @@
 #include "models/files/folder.h"
 #include "models/job/inputs.h"
 #include "models/lora/lora.h"
+#include "models/reward/reward.h"
 
 #include <inttypes.h>
 #include <string.h>

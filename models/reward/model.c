@@ -6,6 +6,7 @@
 
 #include "models/arch/find.h"
 #include "models/arch/labels.h"
+#include "models/chat/chat.h"
 #include "models/files/hub.h"
 #include "models/files/weights.h"
 

@@ -5,11 +5,11 @@
 #define TX_REWARD_REWARD_H
 
 #include "models/arch/arch.h"
-#include "models/chat/chat.h"
 #include "models/files/digest.h"
 #include "models/options/settings.h"
 #include "models/report.h"
 #include "models/tokenizer/bpe.h"
+#include "models/tx_chat.h"
 #include "tx_json.h"
 
 enum { TX_REWARDS_MAX = 8, TX_REWARD_NAME = 64 };

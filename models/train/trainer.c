@@ -3,6 +3,7 @@
 #include "models/train/writer.h"
 
 #include "comm/comm.h"
+#include "models/reward/reward.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -7,7 +7,6 @@
 #define TX_TRAIN_TRAINER_H
 
 #include "models/options/settings.h"
-#include "models/reward/reward.h"
 #include "models/task/task.h"
 #include "models/tx_generate.h"
 #include "models/tx_train.h"
@@ -45,8 +44,8 @@ typedef struct tx_trainer_options {
     /* How an evaluation writes a text for each source, which the task then measures instead of the model's output; and
      * how completions are written that the model learns from. NULL if none are. With max_new_tokens. */
     const tx_generation *write;
-    int64_t slots;       /* completions that are written at once; 0 for none */
-    tx_rewards *rewards; /* whose models get plans next to the trainer's; NULL for none */
+    int64_t slots;              /* completions that are written at once; 0 for none */
+    struct tx_rewards *rewards; /* whose models get plans next to the trainer's; NULL for none */
 } tx_trainer_options;
 
 typedef struct tx_trainer tx_trainer;
@@ -115,7 +114,7 @@ int64_t tx_trainer_outputs(const tx_trainer *trainer);
 /* The writer of texts, or NULL (writer.h). */
 struct tx_writer *tx_trainer_writer(const tx_trainer *trainer);
 /* The plans of the models of options->rewards, in their order. */
-tx_scorer *const *tx_trainer_scorers(const tx_trainer *trainer);
+struct tx_scorer *const *tx_trainer_scorers(const tx_trainer *trainer);
 /* Adds loss and labels of a batch of eval_batch rows to the sums, and writes the output to `output`
  * [eval_batch, outputs], which may be NULL. Outputs of positions are [eval_batch, tx_trainer_positions, columns] at its
  * beginning. Waits for the device. */

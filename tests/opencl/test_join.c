@@ -93,7 +93,7 @@ static int run(tx_context *context, bool whole, void *after)
     tx_controls controls = {{{0}}};
     int64_t bytes = 0;
     int launches = 0;
-    const tx_program program = {.length = j.length, .commands = j.command, .whole = whole};
+    const tx_program program = {.length = j.length, .commands = j.command, .whole = whole, .forward = true};
     tx_status s = be->prepare(context, &program, &x, &bytes);
     TX_THEN(s, be->allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, BYTES, &memory));
     TX_THEN(s, be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof controls, &control));
