@@ -3,6 +3,7 @@
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"
 #include "models/arch/find.h"
+#include "models/job/settings.h"
 #include "models/lora/lora.h"
 #include "models/names.h"
 #include "models/split/pretend.h"
@@ -117,6 +118,9 @@ tx_status tx_forecaster_plan(const tx_forecaster *f, const tx_forecast_options *
     if (o->writes)
         TX_TRY(tx_writer_settings(f->config, tx_is_folder(f->model) ? f->model : NULL, o->text ? o->text : target,
                                   o->beams, NULL, &write));
+    tx_optimizer_options optimizer = tx_job_usual_optimizer(o->kind);
+    optimizer.offload = o->offload;
+    optimizer.offload_folder = "";
     const tx_trainer_options trainer = {
         .size = sizeof trainer,
         .task = tx_forecaster_reads_sources(f) ? &pairs.task : &tx_causal_lm,
@@ -133,13 +137,7 @@ tx_status tx_forecaster_plan(const tx_forecaster *f, const tx_forecast_options *
         .eval_autocast = o->autocast,
         .checkpointing = {sizeof(tx_checkpointing), 0, o->whole, o->cheap},
         .offload_params = o->offload_params,
-        .optimizer = {.size = sizeof trainer.optimizer,
-                      .kind = o->kind,
-                      .beta1 = 0.9f,
-                      .beta2 = 0.999f,
-                      .eps = 1e-8f,
-                      .offload = o->offload,
-                      .offload_folder = ""},
+        .optimizer = optimizer,
         .offload_folder = "",
         .write = o->writes ? &write : NULL,
     };

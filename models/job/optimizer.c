@@ -167,27 +167,36 @@ bool tx_job_schedule_free(const tx_job_settings *set)
     return words[set->optim].kind == TX_SCHEDULE_FREE_ADAMW || words[set->optim].kind == TX_SCHEDULE_FREE_SGD;
 }
 
-tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options)
+tx_optimizer_options tx_job_usual_optimizer(tx_optimizer_kind kind)
 {
     tx_optimizer_options o = {sizeof o,
-                              words[set->optim].kind,
-                              (float)set->beta1,
-                              (float)set->beta2,
-                              (float)set->epsilon,
-                              .weight_decay = (float)set->decay,
+                              kind,
+                              0.9f,
+                              0.999f,
+                              1e-8f,
                               .compensation_dtype = TX_BF16,
                               .beta3 = 0.9999f,
                               .slow_weight = 5,
                               .rank = 128,
                               .update_proj_gap = 200,
-                              .scale = 1,
-                              .keep_zeros = tx_job_prunes(set)};
+                              .scale = 1};
     if (o.kind == TX_MUON) { /* defaults of torch.optim.Muon */
         o.momentum = 0.95f;
         o.nesterov = true;
     }
     if (o.kind == TX_SCHEDULE_FREE_SGD) /* the default of schedulefree.SGDScheduleFree */
         o.momentum = 0.9f;
+    return o;
+}
+
+tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options)
+{
+    tx_optimizer_options o = tx_job_usual_optimizer(words[set->optim].kind);
+    o.beta1 = (float)set->beta1;
+    o.beta2 = (float)set->beta2;
+    o.eps = (float)set->epsilon;
+    o.weight_decay = (float)set->decay;
+    o.keep_zeros = tx_job_prunes(set);
     tx_status status = set->optim_args ? set_all(set->optim_args, &o) : TX_OK;
     if (status == TX_OK && o.nesterov && !(o.momentum > 0))
         status = tx_fail(TX_INVALID, "nesterov=True needs a momentum above 0");

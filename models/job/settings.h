@@ -72,6 +72,8 @@ tx_status tx_job_check(const tx_option_values *options, const struct tx_job_inpu
 tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config);
 /* Fills the options of the optimizer. TX_INVALID if optim_args has a setting that the optimizer does not have. */
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
+/* The optimizer with its usual settings, without weight decay. */
+tx_optimizer_options tx_job_usual_optimizer(tx_optimizer_kind kind);
 /* Whether the optimizer is schedule-free. */
 bool tx_job_schedule_free(const tx_job_settings *set);
 /* Whether weights are pruned, and the check of the options of pruning (pruning.c). */

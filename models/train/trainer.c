@@ -102,8 +102,7 @@ static tx_status build_all(tx_trainer *trainer, bool train, int64_t rows, batch_
 /* Whether the model has pipeline stages, so that one run of the training plan is a whole step. */
 static bool is_staged(const tx_trainer *trainer)
 {
-    const tx_comm *pipeline = trainer->options.parallel.pipeline;
-    return pipeline && pipeline->size > 1;
+    return trainer->options.parallel.pipeline && trainer->options.parallel.pipeline->size > 1;
 }
 
 static tx_status prepare(tx_trainer *trainer)

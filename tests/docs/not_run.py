@@ -22,6 +22,8 @@ NOT_RUN = {  # document, and the start of the block
     ("docs/getting-started.md", "hf download"): HUB,
     ("docs/design/drivers.md", "for pack"): GPU,
     ("docs/design/drivers.md", "for form"): GPU,
+    ("docs/guides/adapters.md", "txtrain --model_name_or_path story --train_file book.txt --lora_r 8 --qat"):
+        "takes minutes; train_qat runs these steps on a smaller model",
     ("docs/guides/debugging.md", "txcheck ops"): GPU + "; txcheck_ops_opencl and _cpu run all ops",
     ("docs/guides/debugging.md", "txbench train"): GPU + "; bench_report_cpu runs them on the CPU",
     ("docs/guides/fit-a-bigger-model.md", "hf download"): HUB,
@@ -35,6 +37,9 @@ NOT_RUN = {  # document, and the start of the block
     ("docs/guides/search.md", "txsearch"): "shows two options; the test search runs both on CPUs",
     ("docs/guides/serve.md", "client ="): "a part of a program; tests/serve/openai_client.py",
     ("docs/guides/serve.md", "answer ="): "a part of a program; tests/serve/tools_client.py",
+    ("docs/guides/serve.md", "curl -s http://127.0.0.1:8123/v1/completions -d '{\"prompt\": \"Hello\", \"priority\""):
+        "needs the server of the block before; the test serve_limits sends such requests",
+    ("docs/guides/serve.md", "txlaunch -n 2 txserve"): GPU + "; serve_ranks runs ranks on CPUs",
     ("docs/guides/serve.md", "lm_eval"): HUB + "; tests/serve/lm_eval_harness.py scores a task without one",
     ("docs/guides/topology.md", "lstopo"): "needs hwloc's program lstopo",
     ("docs/guides/topology.md", "mpiexec -n 2 -bind-to"): "needs MPICH; test_txtopo_bind checks such lines",
