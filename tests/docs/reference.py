@@ -54,7 +54,7 @@ def benchmark_rows(kind):
 
 def section_speed():
     """A row for each measurement, with the figures of each machine."""
-    machines, cells = "ABD", {}
+    machines, cells = "ABCD", {}
     for row in benchmark_rows("speed"):
         times = f" ({row['tx']}, {row['peer']})" if row["tx"] else ""
         cells.setdefault(row["name"], {})[row["machine"]] = f"**{row['ratio']:.2f}**{times}"
