@@ -242,7 +242,7 @@ tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report)
         return TX_OK;
     if (plan->following)
         return tx_fail(TX_UNSUPPORTED, "plan %s runs on several devices: watch the model on one device", plan->name);
-    if (plan->program.whole)
+    if (plan->program.forward)
         return tx_fail(TX_UNSUPPORTED, "plan %s has no gradients; only plans with gradients are watched", plan->name);
     const tx_graph *graph = plan->graph;
     tx_ranges *made = calloc(1, sizeof *made);

@@ -237,7 +237,8 @@ static void expect_copies(tx_model *model)
 static void copies_follow(bool before, tx_optimizer_kind kind)
 {
     static float other[PADDED * WIDTH];
-    const tx_optimizer_options options = {sizeof options, kind, 0.9f, 0.99f, 1e-8f, .weight_decay = 0.1f};
+    const tx_optimizer_options options = {
+        sizeof options, kind, 0.9f, 0.99f, 1e-8f, .weight_decay = 0.1f, .rank = 2, .update_proj_gap = 1, .scale = 1};
     tx_plan *update, *evaluate;
     tx_graph *graph;
     void *state;
