@@ -33,7 +33,7 @@ grep -q "3 devices for 2 ranks of this host" "$work/err" || fail "three devices:
 started 2 --device cpu,abacus && fail "a device that does not exist"
 grep -q "abacus" "$work/err" || fail "a device that does not exist is not named"
 
-for program in "txserve --model x" "txconvert x --to y.gguf" "txtok count --tokenizer x" "txmem --model x" \
+for program in "txconvert x --to y.gguf" "txtok count --tokenizer x" "txmem --model x" \
     "txbench ops" "txcheck ops" "txplot x"; do
     # shellcheck disable=SC2086
     timeout -s KILL 60 "$launcher" -n 2 "$bin"/$program > "$work/out" 2> "$work/err" && fail "$program: two processes"
