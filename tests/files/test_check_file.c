@@ -10,7 +10,7 @@
 #include "models/gguf/gguf.h"
 #include "models/lora/lora.h"
 #include "models/tx_text.h"
-#include "tests/scratch.h"
+#include "tests/random_model.h"
 #include "tx_json.h"
 
 #include <sys/resource.h>
@@ -69,9 +69,6 @@ static void put_text(const char *folder, const char *name, const char *text)
 static void save_model(const char *folder, int64_t vocab, bool tokenizer)
 {
     tx_config *config = NULL;
-    tx_engine *engine;
-    tx_model *model;
-    tx_graph *graph;
     tx_tokenizer *bytes;
     assert_ok(tx_config_preset("gpt2", &config));
     config->vocab_size = vocab;
@@ -80,16 +77,7 @@ static void save_model(const char *folder, int64_t vocab, bool tokenizer)
     config->width = 8;
     config->layers = 1;
     config->heads = 2;
-    assert_ok(tx_engine_create(&(tx_engine_options){.size = sizeof(tx_engine_options), .threads = 1}, &engine));
-    assert_ok(tx_model_create(engine, &model));
-    assert_ok(tx_graph_create(model, &graph));
-    assert_non_null(tx_input(graph, "input_ids", TX_I32, TX_SHAPE(1, 8)));
-    assert_non_null(tx_arch_logits(graph, config, NULL));
-    assert_ok(tx_model_init(model, 1));
-    assert_ok(tx_arch_save(model, config, folder));
-    tx_graph_free(graph);
-    tx_model_free(model);
-    tx_engine_free(engine);
+    save_random_model(config, folder);
     tx_config_free(config);
     if (!tokenizer)
         return;

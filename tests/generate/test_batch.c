@@ -8,7 +8,7 @@
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
 #include "models/tx_batch.h"
-#include "tests/scratch.h"
+#include "tests/random_model.h"
 #include "tests/skip.h"
 
 #include <math.h>
@@ -21,20 +21,7 @@ static const char *device = "cpu";
 static int save(tx_config *config, void **state)
 {
     char *folder = make_scratch();
-    const tx_engine_options options = {.size = sizeof options};
-    tx_engine *engine;
-    tx_model *model;
-    tx_graph *graph;
-    assert_ok(tx_engine_create(&options, &engine));
-    assert_ok(tx_model_create(engine, &model));
-    assert_ok(tx_graph_create(model, &graph));
-    assert_non_null(tx_input(graph, "input_ids", TX_I32, TX_SHAPE(1, 1)));
-    assert_non_null(tx_arch_logits(graph, config, NULL));
-    assert_ok(tx_model_init(model, 3));
-    assert_ok(tx_arch_save(model, config, folder));
-    tx_graph_free(graph);
-    tx_model_free(model);
-    tx_engine_free(engine);
+    save_random_model(config, folder);
     tx_config_free(config);
     *state = folder;
     return 0;

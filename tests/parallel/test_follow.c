@@ -5,10 +5,9 @@
  * counts the memory that it planned, and has about half of the weights. Then wrong calls.
  *   test_follow DEVICE */
 #include "comm/comm.h"
-#include "models/arch/arch.h"
 #include "models/generate/lm.h"
 #include "models/tx_batch.h"
-#include "tests/scratch.h"
+#include "tests/random_model.h"
 #include "tests/skip.h"
 
 #include <math.h>
@@ -117,24 +116,11 @@ static int64_t serve(const char *folder, tx_comm *ranks, answer *answers)
 static char *save(const char *text)
 {
     char *folder = make_scratch();
-    const tx_engine_options options = {.size = sizeof options};
     tx_config *config;
     tx_json *json;
-    tx_engine *engine;
-    tx_model *model;
-    tx_graph *graph;
     assert_ok(tx_json_parse_line(text, strlen(text), "model", &json));
     assert_ok(tx_config_of_json(json, &config));
-    assert_ok(tx_engine_create(&options, &engine));
-    assert_ok(tx_model_create(engine, &model));
-    assert_ok(tx_graph_create(model, &graph));
-    assert_non_null(tx_input(graph, "input_ids", TX_I32, TX_SHAPE(1, 1)));
-    assert_non_null(tx_arch_logits(graph, config, NULL));
-    assert_ok(tx_model_init(model, 3));
-    assert_ok(tx_arch_save(model, config, folder));
-    tx_graph_free(graph);
-    tx_model_free(model);
-    tx_engine_free(engine);
+    save_random_model(config, folder);
     tx_config_free(config);
     return folder;
 }
