@@ -5,32 +5,31 @@
 #ifndef TX_GENERATE_PASSES_H
 #define TX_GENERATE_PASSES_H
 
-#include "models/arch/pooling.h"
+#include "models/arch/pass.h"
 #include "models/generate/lm.h"
 #include "models/tokenizer/joined.h"
 
 enum { TX_PASSES_PLANS = 16 };
-
-typedef struct tx_pass tx_pass;
 
 typedef struct tx_passes {
     tx_lm *lm;
     const tx_pooling *pooling; /* NULL for logits */
     int64_t most;              /* tokens of a text */
     int64_t pad;               /* the padding of a decoder's classifier, or -1 */
-    tx_pass *pass[TX_PASSES_PLANS];
-    int64_t used; /* number of runs, which ages plans */
+    struct tx_passes_plan {
+        tx_pass *pass;
+        int64_t rows, length, used; /* `used` is the number of the last run */
+    } plan[TX_PASSES_PLANS];
+    int64_t used; /* number of runs */
     tx_joiner joiner;
     /* The model inputs of the current call: ids and types of all texts, one after the other. */
     tx_ids ids, types;
-    struct tx_pass_text {
+    struct tx_passes_text {
         size_t begin;
         int64_t count, prompt; /* tokens, and those of a prompt */
         int64_t index;
     } * text;
     size_t texts, room;
-    float *output; /* of a batch */
-    size_t output_room;
 } tx_passes;
 
 /* Opens the model of `options` for the passes. The caller calls tx_passes_close, also after a failure. */

@@ -124,10 +124,10 @@ void tx_rewards_free(tx_rewards *rewards); /* ends the programs; NULL is fine */
 const tx_reward_names *tx_rewards_names(const tx_rewards *rewards);
 /* Its models, in the order of the functions, and their number. `rewards` may be NULL. */
 tx_reward_model *const *tx_rewards_models(const tx_rewards *rewards, int32_t *count);
-/* Compiles the plans of `count` models, for `rows` completions at once and products of a type. The caller frees the
- * scorers, also after a failure; they are 0 before. */
+/* Compiles the plans of `count` models, for `rows` completions at once. The caller frees the scorers, also after a
+ * failure; they are 0 before. */
 tx_status tx_scorers_create(tx_model *in, tx_reward_model *const *models, int32_t count, int64_t rows,
-                            tx_dtype products, tx_scorer *scorers[TX_REWARDS_MAX]);
+                            tx_dtype autocast, tx_scorer *scorers[TX_REWARDS_MAX]);
 void tx_scorers_free(tx_scorer *scorers[TX_REWARDS_MAX]);
 /* Computes the rewards [count, functions] of completions of step `step`. `scorers` are those of the models. A failure
  * names the function. */
