@@ -97,6 +97,21 @@ bool tx_optimizer_is_whole(tx_optimizer_kind kind)
            (forms[optimizers[kind].form].whole || forms[optimizers[kind].other].whole);
 }
 
+bool tx_optimizer_needs_epsilon(tx_optimizer_kind kind)
+{
+    switch (kind) {
+    case TX_ADAMW:
+    case TX_ADAMW_8BIT:
+    case TX_ADAMW_ANYPRECISION:
+    case TX_ADEMAMIX:
+    case TX_SCHEDULE_FREE_ADAMW:
+    case TX_APOLLO:
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool tx_optimizer_divides(const tx_optimizer *optimizer)
 {
     for (int i = 0; i < 2; i++)

@@ -170,9 +170,7 @@ static tx_status check_options(const tx_optimizer_options *o)
         return tx_fail(TX_INVALID, "optimizer: betas must be in [0, 1)");
     if (!(o->eps >= 0 && o->momentum >= 0 && o->weight_decay >= 0))
         return tx_fail(TX_INVALID, "optimizer: epsilon, momentum and weight decay must not be negative");
-    if (o->keep_zeros && o->eps == 0 &&
-        (o->kind == TX_ADAMW || o->kind == TX_ADAMW_8BIT || o->kind == TX_ADAMW_ANYPRECISION ||
-         o->kind == TX_ADEMAMIX || o->kind == TX_SCHEDULE_FREE_ADAMW || o->kind == TX_APOLLO))
+    if (o->keep_zeros && o->eps == 0 && tx_optimizer_needs_epsilon(o->kind))
         return tx_fail(TX_INVALID, "optimizer: keep_zeros needs an epsilon above 0, because it divides moments of 0");
     if (o->nesterov && !(o->momentum > 0))
         return tx_fail(TX_INVALID, "optimizer: nesterov needs a momentum");

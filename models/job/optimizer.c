@@ -206,9 +206,7 @@ tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *opt
         status = tx_fail(TX_INVALID, "scale=0: must be above 0");
     if (status == TX_OK && o.warmup_init && !o.relative_step)
         status = tx_fail(TX_INVALID, "warmup_init=True needs relative_step=True");
-    const bool divides = o.kind == TX_ADAMW || o.kind == TX_ADAMW_8BIT || o.kind == TX_ADAMW_ANYPRECISION ||
-                         o.kind == TX_ADEMAMIX || o.kind == TX_SCHEDULE_FREE_ADAMW || o.kind == TX_APOLLO;
-    if (status == TX_OK && o.keep_zeros && divides && !(o.eps > 0))
+    if (status == TX_OK && o.keep_zeros && tx_optimizer_needs_epsilon(o.kind) && !(o.eps > 0))
         status = tx_fail(TX_INVALID, "--sparsity needs an epsilon above 0, because it divides moments of 0");
     if (status == TX_OK)
         *options = o;
