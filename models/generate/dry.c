@@ -17,10 +17,12 @@
 
 /* ---- Breakers ------------------------------------------------------------------------------------------- */
 
-/* A breaker begins within a token, its head, and may end in later ones, its tail. */
+/* A breaker begins within a token, its head, and may end in later ones, its tail. Many heads have the same tail. */
 struct tx_breakers {
     int64_t vocab;
-    int32_t *first; /* [vocab + 1]: the tails of head i are first[i] to first[i + 1] - 1 */
+    int32_t *first; /* [vocab + 1]: the tails of head i are those of link first[i] to first[i + 1] - 1 */
+    int32_t *link;  /* numbers of tails */
+    size_t links, links_room;
     struct tail {
         int32_t *id;
         int64_t count; /* 0 if the head has the whole breaker */
@@ -35,11 +37,12 @@ void tx_breakers_free(tx_breakers *breakers)
     for (size_t i = 0; i < breakers->count; i++)
         free(breakers->tail[i].id);
     free(breakers->tail);
+    free(breakers->link);
     free(breakers->first);
     free(breakers);
 }
 
-/* Adds the rest of a breaker as the tail of the next head. */
+/* Adds the rest of a breaker. */
 static tx_status add_tail(tx_breakers *b, tx_encoder *encoder, const char *rest)
 {
     tx_ids ids = {0};
@@ -53,30 +56,42 @@ static tx_status add_tail(tx_breakers *b, tx_encoder *encoder, const char *rest)
     return TX_OK;
 }
 
-/* Adds the tails of a breaker that begins in a token of these bytes. */
-static tx_status add_tails(tx_breakers *b, tx_encoder *encoder, const char *text, const char *bytes, size_t size)
+static tx_status add_link(tx_breakers *b, size_t tail)
+{
+    TX_TRY(tx_array_reserve(&b->link, &b->links_room, b->links + 1, sizeof *b->link, "breakers"));
+    b->link[b->links++] = (int32_t)tail;
+    return TX_OK;
+}
+
+/* Links a token of these bytes to the tails of a breaker that begins in it. Tail `first` + i follows i + 1 bytes. */
+static tx_status add_links(tx_breakers *b, const char *text, size_t first, const char *bytes, size_t size)
 {
     const size_t length = strlen(text);
     for (size_t at = 0; at + length <= size; at++)
         if (memcmp(bytes + at, text, length) == 0)
-            return add_tail(b, encoder, "");
+            return add_link(b, first + length - 1);
     for (size_t at = size > length ? size - length : 0; at < size; at++)
         if (memcmp(bytes + at, text, size - at) == 0)
-            TX_TRY(add_tail(b, encoder, text + (size - at)));
+            TX_TRY(add_link(b, first + (size - at) - 1));
     return TX_OK;
 }
 
 static tx_status compile(tx_breakers *b, const tx_tokenizer *tokenizer, tx_encoder *encoder, const char *const *texts,
                          int32_t count)
 {
+    for (int32_t i = 0; i < count; i++)
+        for (const char *rest = texts[i]; *rest;)
+            TX_TRY(add_tail(b, encoder, ++rest));
     for (int64_t id = 0; id < b->vocab; id++) {
         const char *bytes;
-        size_t size;
-        b->first[id] = (int32_t)b->count;
-        for (int32_t i = 0; i < count && !tx_tokenizer_piece(tokenizer, (int32_t)id, false, &bytes, &size); i++)
-            TX_TRY(add_tails(b, encoder, texts[i], bytes, size));
+        size_t size, first = 0;
+        b->first[id] = (int32_t)b->links;
+        if (tx_tokenizer_piece(tokenizer, (int32_t)id, false, &bytes, &size))
+            continue;
+        for (int32_t i = 0; i < count; first += strlen(texts[i++]))
+            TX_TRY(add_links(b, texts[i], first, bytes, size));
     }
-    b->first[b->vocab] = (int32_t)b->count;
+    b->first[b->vocab] = (int32_t)b->links;
     return TX_OK;
 }
 
@@ -100,12 +115,12 @@ tx_status tx_breakers_create(const tx_tokenizer *tokenizer, const char *const *t
     return TX_RETURN(status, b, breakers, tx_breakers_free);
 }
 
-/* The tails of a token, as a range. */
-static const struct tail *tails_of(const tx_breakers *b, int32_t id, const struct tail **end)
+/* The links of a token to its tails, as a range. */
+static const int32_t *links_of(const tx_breakers *b, int32_t id, const int32_t **end)
 {
     const bool has = b && id < b->vocab;
-    *end = has ? b->tail + b->first[id + 1] : NULL;
-    return has ? b->tail + b->first[id] : NULL;
+    *end = has ? b->link + b->first[id + 1] : NULL;
+    return has ? b->link + b->first[id] : NULL;
 }
 
 /* The number of the last of `count` tokens that follow a breaker. */
@@ -113,12 +128,14 @@ static int64_t after_breaker(const tx_breakers *b, const int32_t *ids, int64_t c
 {
     for (int64_t after = 0; after < count && b; after++) {
         const int32_t *const next = ids + count - after; /* the token after the head */
-        const struct tail *end, *t = tails_of(b, next[-1], &end);
+        const int32_t *end;
         int64_t longest = -1;
-        for (; t < end; t++)
+        for (const int32_t *link = links_of(b, next[-1], &end); link < end; link++) {
+            const struct tail *t = &b->tail[*link];
             if (t->count > longest && t->count <= after &&
                 (!t->count || memcmp(t->id, next, (size_t)t->count * sizeof *next) == 0))
                 longest = t->count;
+        }
         if (longest >= 0)
             return after - longest;
     }
@@ -127,10 +144,10 @@ static int64_t after_breaker(const tx_breakers *b, const int32_t *ids, int64_t c
 
 static bool is_breaker(const tx_breakers *b, int32_t id)
 {
-    const struct tail *end, *t = tails_of(b, id, &end);
-    while (t < end && t->count)
-        t++;
-    return t < end;
+    const int32_t *end, *link = links_of(b, id, &end);
+    while (link < end && b->tail[*link].count)
+        link++;
+    return link < end;
 }
 
 /* ---- Penalties ------------------------------------------------------------------------------------------ */
