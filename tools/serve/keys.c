@@ -156,9 +156,9 @@ void serve_leave(serve_key *key)
 void serve_count_tokens(serve_key *key, int64_t tokens)
 {
     window *w = key ? key->used : NULL;
-    const int64_t now = (int64_t)tx_now(), at = now % WINDOW;
     if (!w)
         return;
+    const int64_t now = (int64_t)tx_now(), at = now % WINDOW;
     w->tokens[at] = (w->second[at] == now ? w->tokens[at] : 0) + tokens;
     w->second[at] = now;
 }
