@@ -8,9 +8,9 @@
  * groups leave, and the program is run by single launches, now and in later runs. It may be repeated because it only
  * overwrites its own results: see repeats().
  *
- * The third run of a program is a trial. It compares the bits of the results, and the times with several numbers of
- * work-groups. TX_OCL_PERSISTENT is 0 (off, the default), 1 (on if the bits are the same) or auto (on GPUs with a
- * fence for the whole device, if it is also faster).
+ * Its program is built before the first run, when the launches of all commands are known. The third run is a trial. It
+ * compares the bits of the results, and the times with several numbers of work-groups. TX_OCL_PERSISTENT is 0 (off, the
+ * default), 1 (on if the bits are the same) or auto (on GPUs with a fence for the whole device, if it is also faster).
  */
 #include "backends/opencl/generation/persistent.h"
 
@@ -35,6 +35,7 @@
 typedef enum state { NEW, OFF, ON } state;
 
 typedef struct tx_cl_persistent {
+    bool always; /* TX_OCL_PERSISTENT=1: slower ones, too */
     state state;
     int32_t runs, steps;
     cl_kernel kernel;
@@ -112,7 +113,7 @@ static tx_status make(const tx_executable *x, tx_cl_persistent *p, tx_cl_joint *
     tx_cl_program *program;
     size_t count, pool;
     TX_TRY(tx_cl_want_text(context, "persistent", text, "persistent", &program));
-    tx_cl_compile(context); /* with progress */
+    tx_cl_compile(context); /* if a command was replaced since want() */
     TX_TRY(tx_cl_make_kernel(context, program, "persistent", &p->kernel));
     uint64_t *words = tx_cl_persistent_words(x, j, &count, &pool);
     tx_status status = words ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
@@ -204,7 +205,7 @@ static tx_status time_groups(tx_executable *x, const tx_cl_persistent *p, const 
 }
 
 /* Chooses the number of work-groups, or none: single launches. */
-static tx_status choose(tx_executable *x, tx_cl_persistent *p, const tx_controls *controls, bool compare)
+static tx_status choose(tx_executable *x, tx_cl_persistent *p, const tx_controls *controls)
 {
     const size_t units = (size_t)x->context->limits.compute_units;
     void *expected = NULL;
@@ -223,7 +224,7 @@ static tx_status choose(tx_executable *x, tx_cl_persistent *p, const tx_controls
     }
     free(expected);
     p->groups = chosen;
-    p->state = chosen > 0 && (!compare || best < single) ? ON : OFF;
+    p->state = chosen > 0 && (p->always || best < single) ? ON : OFF;
     return status;
 }
 
@@ -236,14 +237,14 @@ static bool has_fence(const tx_context *context)
            (context->can.vendor == TX_CL_NVIDIA || strncmp(context->info.platform, "AMD", 3) == 0);
 }
 
-static tx_status read_setting(const tx_context *context, bool *off, bool *compare)
+static tx_status read_setting(const tx_context *context, bool *on, bool *always)
 {
     const char *setting = getenv("TX_OCL_PERSISTENT");
-    const bool always = setting && strcmp(setting, "1") == 0, may = setting && strcmp(setting, "auto") == 0;
-    if (setting && *setting && !always && !may && strcmp(setting, "0") != 0)
+    const bool may = setting && strcmp(setting, "auto") == 0;
+    *always = setting && strcmp(setting, "1") == 0;
+    *on = *always || (may && has_fence(context));
+    if (setting && *setting && !*always && !may && strcmp(setting, "0") != 0)
         return tx_fail(TX_INVALID, "TX_OCL_PERSISTENT=%.60s is invalid; use 0, 1 or auto", setting);
-    *compare = !always;
-    *off = !always && !(may && has_fence(context));
     return TX_OK;
 }
 
@@ -276,30 +277,30 @@ static void store_choice(const tx_context *context, const tx_cl_persistent *p)
     tx_cl_cache_store(context, p->entry, &groups, sizeof groups);
 }
 
-static tx_status choose_once(tx_executable *x, tx_cl_persistent *p, const tx_controls *controls, bool compare)
+static tx_status choose_once(tx_executable *x, tx_cl_persistent *p, const tx_controls *controls)
 {
     const int entry = tx_cl_journal_begin(x->context, p->entry);
-    const tx_status status = choose(x, p, controls, compare);
+    const tx_status status = choose(x, p, controls);
     tx_cl_journal_end(x->context, entry, status != TX_OK);
-    if (status == TX_OK && compare)
+    if (status == TX_OK && !p->always)
         store_choice(x->context, p);
     return status;
 }
 
 /* Decides how the program runs from now on. If the setting requires a persistent launch and there is none, warns. */
-static tx_status try(tx_executable *x, tx_cl_persistent *p, const tx_controls *controls, bool compare)
+static tx_status try(tx_executable *x, tx_cl_persistent *p, const tx_controls *controls)
 {
     tx_cl_joint j;
     char *text = NULL;
     uint32_t groups = 1;
     p->state = OFF;
     tx_status status = describe(x, p, &j, &text);
-    const bool known = status == TX_OK && compare && load_choice(x->context, p, &groups);
+    const bool known = status == TX_OK && !p->always && load_choice(x->context, p, &groups);
     if (status != TX_OK || groups == 0)
         free(text);
     else
         status = make(x, p, &j, text);
-    if (status != TX_OK && !compare && p->steps >= LEAST_STEPS)
+    if (status != TX_OK && p->always && p->steps >= LEAST_STEPS)
         warn(x->context, tx_error());
     if (status != TX_OK || groups == 0)
         return TX_OK;
@@ -307,27 +308,45 @@ static tx_status try(tx_executable *x, tx_cl_persistent *p, const tx_controls *c
         p->groups = groups;
         p->state = ON;
     } else {
-        status = choose_once(x, p, controls, compare);
-        if (!compare && status == TX_OK && p->state == OFF)
+        status = choose_once(x, p, controls);
+        if (p->always && status == TX_OK && p->state == OFF)
             warn(x->context, "the device does not run its work-groups at a time, or the results differ");
     }
     set_polls(p, POLLS);
     return status;
 }
 
+/* Asks for the program, unless an earlier start found it slower. The trial reports why there is none. */
+static tx_status want(tx_executable *x)
+{
+    bool on, always;
+    tx_cl_joint j;
+    tx_cl_program *program;
+    char *text = NULL;
+    uint32_t groups = 1;
+    TX_TRY(read_setting(x->context, &on, &always));
+    if (!on || x->context->single || x->length == 0)
+        return TX_OK;
+    tx_cl_persistent *p = x->persistent = x->persistent ? x->persistent : calloc(1, sizeof *p);
+    if (!p)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    p->always = always;
+    if (describe(x, p, &j, &text) == TX_OK && (always || !load_choice(x->context, p, &groups) || groups > 0))
+        return tx_cl_want_text(x->context, "persistent", text, "persistent", &program);
+    free(text);
+    return TX_OK;
+}
+
 static tx_status run(tx_executable *x, const tx_controls *controls, bool *done)
 {
-    bool off = true, compare = true, failed = false;
+    bool failed = false;
     tx_cl_persistent *p = x->persistent;
-    TX_TRY(read_setting(x->context, &off, &compare));
-    if (off || x->context->single || (p && p->state == OFF))
+    if (!p || x->context->single || p->state == OFF)
         return TX_OK;
-    if (!p && !(p = x->persistent = calloc(1, sizeof *p)))
-        return tx_fail(TX_MEMORY, "out of host memory");
     if (p->state == NEW && p->runs++ < WARM_RUNS)
         return TX_OK;
     if (p->state == NEW)
-        TX_TRY(try(x, p, controls, compare));
+        TX_TRY(try(x, p, controls));
     if (p->state == OFF)
         return TX_OK;
     TX_TRY(launch(x->context, p, &failed));
@@ -343,14 +362,15 @@ static tx_status run(tx_executable *x, const tx_controls *controls, bool *done)
 static void forget(tx_executable *x)
 {
     tx_cl_persistent *p = x->persistent;
+    if (!p)
+        return;
     if (p->kernel && !x->context->hung)
         clReleaseKernel(p->kernel);
     if (p->plan && !x->context->hung)
         clReleaseMemObject(p->plan);
     if (p->flags && !x->context->hung)
         clReleaseMemObject(p->flags);
-    free(p);
-    x->persistent = NULL;
+    *p = (tx_cl_persistent){.always = p->always};
 }
 
-const tx_cl_whole tx_cl_persistent_run = {.run = run, .forget = forget};
+const tx_cl_whole tx_cl_persistent_run = {.want = want, .run = run, .forget = forget};

@@ -263,9 +263,12 @@ typedef struct tx_cl_command {
 
 /* An extension that runs a program whose commands all run at once in another way than launch by launch. */
 typedef struct tx_cl_whole {
+    /* Asks for its programs (tx_cl_want_text) after all commands have recorded their launches. May be
+     * called several times. */
+    tx_status (*want)(tx_executable *executable);
     /* Runs the program and sets *done, or leaves it to tx_cl_run_launches. */
     tx_status (*run)(tx_executable *executable, const tx_controls *controls, bool *done);
-    /* Frees the extension's state of an executable, whose memory or kernels change. */
+    /* Forgets all that depends on the memory and kernels of an executable, which change. */
     void (*forget)(tx_executable *executable);
 } tx_cl_whole;
 #define TX_WHOLE(name) extern const tx_cl_whole tx_cl_##name;

@@ -166,8 +166,8 @@ const tx_cl_whole *tx_cl_whole_of(const tx_executable *x)
 
 static void forget_whole(tx_executable *x)
 {
-    if (x->persistent)
-        wholes[0]->forget(x);
+    if (tx_cl_whole_of(x))
+        tx_cl_whole_of(x)->forget(x);
 }
 
 tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
@@ -210,6 +210,7 @@ void tx_cl_destroy(tx_executable *x)
         tx_cl_clear(x->context, &x->commands[i]);
     for (int a = 0; a < TX_ARENA_COUNT; a++)
         free(x->memory[a]);
+    free(x->persistent);
     free(x->commands);
     free(x);
 }

@@ -71,14 +71,21 @@ static const tx_cl_limits *limits_of(const tx_executable *x)
     return x->forced && x->forced->limits ? x->forced->limits : &x->context->limits;
 }
 
+static int32_t open_commands(const tx_executable *x)
+{
+    int32_t open = 0;
+    for (int32_t i = 0; i < x->length; i++)
+        open += x->commands[i].open;
+    return open;
+}
+
 /* Emits all commands ahead of their selections, or those that are open. The selections test and measure candidates,
  * which is reported. */
 static void emit_all(tx_executable *x, const tx_cl_limits *limits, bool ahead)
 {
     const tx_reporter *report = ahead || x->forced ? NULL : x->context->report;
-    int32_t open = 0, done = 0;
-    for (int32_t i = 0; i < x->length; i++)
-        open += x->commands[i].open;
+    const int32_t open = open_commands(x);
+    int32_t done = 0;
     for (int32_t i = 0; i < x->length; i++) {
         if (!ahead && !x->commands[i].open)
             continue;
@@ -95,11 +102,14 @@ static void emit_all(tx_executable *x, const tx_cl_limits *limits, bool ahead)
 static tx_status make_all(tx_executable *x, int64_t *scratch)
 {
     const tx_cl_limits *limits = limits_of(x);
+    const tx_cl_whole *whole = tx_cl_whole_of(x);
     tx_status status = TX_OK;
     do { /* again if a trial replaced the OpenCL context, which makes the earlier kernels useless */
         x->generation = x->context->generation;
         for (int ahead = 1; ahead >= 0; ahead--) {
             emit_all(x, limits, ahead != 0);
+            if (whole && open_commands(x) == 0)
+                TX_TRY(whole->want(x));
             tx_cl_compile(x->context);
         }
         *scratch = 0;
