@@ -76,6 +76,17 @@ static bool in_quads(const tx_cl_product *p)
            (p->a->offset | p->b->offset | p->y->offset) % 16 == 0;
 }
 
+/* Dimensions of tests that are no whole quads: those of the product, or all if only its rows are not. */
+typedef struct odd {
+    bool m, n, k;
+} odd;
+
+static odd odd_of(const tx_cl_product *p)
+{
+    const odd found = {p->g.m % 4 != 0, p->g.n % 4 != 0, p->g.k % 4 != 0};
+    return in_quads(p) || found.m || found.n || found.k ? found : (odd){true, true, true};
+}
+
 /* Returns the number of terms of a test: `many` if the provider splits the terms of `p`, or splits them by other rules
  * than those of tiles. */
 static int64_t terms_of(const tx_context *context, const tx_cl_product *p, const tx_cl_provider *provider, int64_t few,
@@ -88,28 +99,31 @@ static int64_t terms_of(const tx_context *context, const tx_cl_product *p, const
 static void form_of(const tx_cl_class *c, int id, char text[TX_CL_FORM])
 {
     const tx_cl_product *p = c->q->user;
+    const odd o = odd_of(p);
     char rows[16] = "";
     if (tx_cl_gemm_provider(id)->rows)
         snprintf(rows, sizeof rows, " rows %d", (int)p->g.m);
-    snprintf(text, TX_CL_FORM, "%s%s%s%s%s", rows, in_quads(p) ? " in quads" : "", tx_present(p->bias) ? " bias" : "",
+    snprintf(text, TX_CL_FORM, "%s%s%s%s%s%s%s%s", rows, in_quads(p) ? " in quads" : " odd ", o.m ? "m" : "",
+             o.n ? "n" : "", o.k ? "k" : "", tx_present(p->bias) ? " bias" : "",
              p->accumulate == TX_STORE ? "" : " adds",
              tx_cl_tile_splits(c->b->context, tx_cl_gemm_provider(id), p) ? " split" : "");
 }
 
-/* Tests four products. The first is a batch, with enough terms for split-k if `p` is split; its dimensions are odd if
- * those of `p` are. The second consists of quads. Both have the rows of `p` if the provider is for few rows. The third
- * has more tiles than persistent work-groups. The fourth has data that need all bits of fp32, for units of lower
- * precision. */
+/* Tests four products. The first is a batch, with enough terms for split-k if `p` is split. The second is one product.
+ * Both have the rows of `p` if the provider is for few rows. The third has more tiles than persistent work-groups. The
+ * fourth has data that need all bits of fp32, for units of lower precision. Dimensions of the first three are odd if
+ * those of `p` are, so that they need no other variants of the kernel. */
 static tx_status prove(const tx_cl_class *c, int id)
 {
     const tx_context *context = c->b->context;
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
     const tx_cl_product *p = c->q->user;
-    const int64_t rows = provider->rows ? p->g.m : 0, odd = !in_quads(p), many = tx_cl_gemm_columns(context, provider);
+    const odd o = odd_of(p);
+    const int64_t rows = provider->rows ? p->g.m : 0, many = tx_cl_gemm_columns(context, provider);
     const tx_cl_gemm_case trials[] = {
-        {.batch = 2, .m = rows ? rows : 20 + odd, .n = 60 + odd, .k = terms_of(context, p, provider, 236, 1236) + odd},
-        {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44},
-        {.batch = 1, .m = 20, .n = many, .k = 172},
+        {.batch = 2, .m = rows ? rows : 20 + o.m, .n = 60 + o.n, .k = terms_of(context, p, provider, 236, 1236) + o.k},
+        {.batch = 1, .m = rows ? rows : 68 + o.m, .n = 132 + o.n, .k = 44 + o.k},
+        {.batch = 1, .m = 20 + o.m, .n = many > 0 ? many + o.n : 0, .k = 172 + o.k},
         {.batch = 1, .m = 64, .n = provider->full ? 64 : 0, .k = 4096, .rough = true},
     };
     return try_all(c, provider, 4, trials);
@@ -120,10 +134,15 @@ static tx_status prove_epilogue(const tx_cl_class *c, int id)
 {
     const tx_cl_product *p = c->q->user;
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
-    const tx_cl_gemm_case whole = {
-        .batch = 1, .m = provider->rows ? p->g.m : 68, .n = 132, .k = 44, .epilogue = p->epilogue, .exact = p->exact};
+    const odd o = odd_of(p);
+    const tx_cl_gemm_case whole = {.batch = 1,
+                                   .m = provider->rows ? p->g.m : 68 + o.m,
+                                   .n = 132 + o.n,
+                                   .k = 44 + o.k,
+                                   .epilogue = p->epilogue,
+                                   .exact = p->exact};
     tx_cl_gemm_case trials[] = {whole, whole};
-    trials[1].k = terms_of(c->b->context, p, provider, whole.k, 1100);
+    trials[1].k = terms_of(c->b->context, p, provider, whole.k, 1100 + o.k);
     return try_all(c, provider, 1 + (trials[1].k > whole.k), trials);
 }
 
@@ -150,10 +169,12 @@ static double work_of(const tx_cl_gemm_case *t)
 static tx_status estimate(const tx_cl_class *c, const char *name, double *seconds)
 {
     const tx_cl_product *p = c->q->user;
-    const tx_cl_gemm_case trial = like(p, (tx_cl_gemm_case){.batch = 1, .m = 512, .n = 512, .k = 512});
+    const odd o = odd_of(p);
+    const tx_cl_gemm_case trial =
+        like(p, (tx_cl_gemm_case){.batch = 1, .m = 512 + o.m, .n = 512 + o.n, .k = 512 + o.k});
     char key[96], text[32], **proofs = &c->b->context->tuner->proofs;
-    snprintf(key, sizeof key, "pace %d%d %d %d %d %d%d %s", p->trans_a, p->trans_b, p->from, p->packed, p->to,
-             trial.bias, trial.accumulate != TX_STORE, name);
+    snprintf(key, sizeof key, "pace %d%d %d %d %d %d%d %d%d%d %s", p->trans_a, p->trans_b, p->from, p->packed, p->to,
+             trial.bias, trial.accumulate != TX_STORE, o.m, o.n, o.k, name);
     if (!tx_cl_line_get(*proofs, key, text, sizeof text)) {
         TX_TRY(tx_cl_gemm_verify(c->b, name, &trial, seconds));
         if (c->b->ahead)
