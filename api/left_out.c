@@ -38,6 +38,7 @@ LEFT_OUT_OP(experts, x, tx_tensor *tx_choose(tx_tensor *x, int64_t k, const tx_e
 LEFT_OUT_OP(experts, choices, bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity,
     tx_routes *routes))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose))
+LEFT_OUT_OP(experts, x, tx_tensor *tx_grouped_sums(tx_tensor *x, tx_tensor *offsets))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen,
     float capacity, tx_arrivals *arrivals))

@@ -123,6 +123,8 @@ bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacit
 /* Multiplies rows offsets[e]..offsets[e + 1] - 1 of x [R, K] by w[e]; w [E, K, N], or [E, N, K] with transpose. Returns
  * [R, N]. Rows outside all groups give 0. */
 tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose);
+/* The sums of the rows of each of these groups: F32 x [R, K] -> [E, K]. No gradient. */
+tx_tensor *tx_grouped_sums(tx_tensor *x, tx_tensor *offsets);
 /* Rows received by this rank's experts (tx_parallel_options.expert). */
 typedef struct tx_arrivals {
     tx_tensor *offsets; /* I32 [local experts + 1]: the first row of each local expert, then the end of the last */

@@ -39,15 +39,25 @@ typedef enum tx_convert_type {
         TX_CONVERT_TYPES
 } tx_convert_type;
 
+/* The importance of the inputs of matrices, by which types of 2 to 6 bits round the weights of important inputs better.
+ * Give a text, or a file, or both. */
+typedef struct tx_calibration {
+    size_t size;        /* sizeof(tx_calibration) */
+    const char *text;   /* a file of text, which the model reads: the mean square of each input; or NULL */
+    const char *file;   /* a file of llama-imatrix to read; with a text, the GGUF file to write it to; or NULL */
+    const char *device; /* that reads the text; see tx_device_find */
+    int64_t threads;    /* of the cpu backend; 0 means all that this process may use */
+} tx_calibration;
+
 /* Converts the model `from` to `to`. After a failure `to` does not exist. One of the two is a file whose name ends with
  * .gguf. The other is a model folder; `from` may also be any name that txtrain's --model_name_or_path accepts.
  * TX_UNSUPPORTED for adapters, and for models and tokenizers that llama.cpp would compute differently. The exact form
  * of GELU only gives a warning, since llama.cpp computes its tanh form, within 0.0005. TX_INVALID if the folder `to`
  * already holds a model, or if a folder is to be written in another type than F32, F16 or BF16. F32 keeps every value
- * exactly. `importance` is a file of llama-imatrix, by which types of 2 to 6 bits round the weights of important inputs
- * better. `importance` and `report` may be NULL.
+ * exactly. A text for calibration has at least 512 tokens, or as many as the model has positions, and the model is a
+ * causal language model. `calibration` and `report` may be NULL.
  */
-tx_status tx_convert(const char *from, const char *to, tx_convert_type type, const char *importance,
+tx_status tx_convert(const char *from, const char *to, tx_convert_type type, const tx_calibration *calibration,
                      const tx_reporter *report);
 
 /* The types of peft's add_weighted_adapter. X(NAME, "word") */

@@ -42,6 +42,13 @@ tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, boo
     return TX_EMIT(x, GROUPED_MATMUL, TX_ATTRS(.trans_b = transpose), x, w, offsets);
 }
 
+tx_tensor *tx_grouped_sums(tx_tensor *x, tx_tensor *offsets)
+{
+    tx_tensor *ones = x ? tx_fill(x->graph, TX_SHAPE(x->shape.dim[0], 1), 1.0f) : NULL;
+    tx_tensor *sums = TX_EMIT(ones, GROUPED_MATMUL_GRAD, TX_PLAIN, x, ones, offsets);
+    return sums ? tx_reshape(sums, TX_SHAPE(sums->shape.dim[0], sums->shape.dim[1])) : NULL;
+}
+
 tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes)
 {
     TX_NEEDS(routes, NULL);

@@ -132,6 +132,13 @@ double tx_arch_flops(const tx_config *config);
 /* The names of the states of recurrent layers begin with this. */
 #define TX_ARCH_STATES "state."
 
+/* Receives the inputs x [.., in] of each product with a matrix of a block (models/generate/inputs.c), and the index of
+ * its parameter. Inputs of experts [R, in] come with their offsets (tx_grouped_linear), others with NULL. */
+typedef struct tx_arch_inputs {
+    void (*add)(void *context, int32_t param, tx_tensor *x, tx_tensor *offsets);
+    void *context;
+} tx_arch_inputs;
+
 typedef struct tx_arch_options {
     size_t size;          /* sizeof(tx_arch_options) */
     bool train;           /* apply dropout as configured */
@@ -150,6 +157,7 @@ typedef struct tx_arch_options {
      * the z-loss, and the load-balancing loss if the configuration sets output_router_logits. It receives NULL if there
      * is no such loss. Pass NULL to compute none. */
     tx_tensor **own_loss;
+    const tx_arch_inputs *inputs; /* or NULL */
 } tx_arch_options;
 
 /* Builds the model and returns its logits, or NULL on error. The inputs of the graph are found by their names. A

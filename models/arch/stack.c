@@ -315,6 +315,14 @@ static int32_t split_of(const tx_stack *stack, int32_t index)
     return stack->parts > 1 && !tx_arch_param(stack->config, index, name, &spec) ? spec.split : 0;
 }
 
+/* Reports inputs of a product, and returns them. */
+static tx_tensor *seen(const tx_stack *s, int32_t index, tx_tensor *x, tx_tensor *offsets)
+{
+    if (s->options->inputs && x)
+        s->options->inputs->add(s->options->inputs->context, index, x, offsets);
+    return x;
+}
+
 tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_slot, int32_t bias_slot)
 {
     const int32_t index = index_of(stack, weight_slot), of_bias = index_of(stack, bias_slot);
@@ -322,8 +330,9 @@ tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_s
     const bool by_outputs = split == (stack->config->architecture->inputs_first ? 2 : 1),
                by_inputs = split && !by_outputs;
     tx_tensor *weight = tx_stack_weight(stack, weight_slot), *bias = of_bias < 0 ? NULL : param_at(stack, of_bias);
-    tx_tensor *y = tx_lora_linear(stack->graph, stack->config, stack->options, index,
-                                  by_outputs ? tx_tp_all_gather(x) : x, weight, by_inputs ? NULL : bias);
+    x = seen(stack, index, by_outputs ? tx_tp_all_gather(x) : x, NULL);
+    tx_tensor *y =
+        tx_lora_linear(stack->graph, stack->config, stack->options, index, x, weight, by_inputs ? NULL : bias);
     if (!by_inputs)
         return y;
     y = tx_tp_reduce_scatter(y);
@@ -332,13 +341,15 @@ tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_s
 
 tx_tensor *tx_stack_columns(const tx_stack *stack, tx_tensor *x, int32_t weight)
 {
-    return tx_lora_linear(stack->graph, stack->config, stack->options, index_of(stack, weight), x,
+    const int32_t index = index_of(stack, weight);
+    return tx_lora_linear(stack->graph, stack->config, stack->options, index, seen(stack, index, x, NULL),
                           tx_stack_weight(stack, weight), NULL);
 }
 
 tx_tensor *tx_stack_grouped(const tx_stack *stack, tx_tensor *x, int32_t weight, tx_tensor *offsets, bool inputs_first)
 {
-    return tx_lora_grouped(stack->graph, stack->config, stack->options, index_of(stack, weight), x,
+    const int32_t index = index_of(stack, weight);
+    return tx_lora_grouped(stack->graph, stack->config, stack->options, index, seen(stack, index, x, offsets),
                            tx_stack_weight(stack, weight), offsets, inputs_first);
 }
 

@@ -7,14 +7,15 @@
 
 #include "models/arch/pooling.h"
 #include "models/gguf/gguf_family.h"
+#include "models/gguf/gguf_importance.h"
 #include "models/tx_convert.h"
 
 /* Exports a model folder's weights, configuration and tokenizer to one file. After a failure there is no file. Tensors
- * have the types that llama.cpp would choose (tx_gguf_choose). `importance` is a file of llama-imatrix by which types
- * of 2 to 6 bits round, or NULL. Fails if weights do not match the configuration or are not finite or too large, and if
+ * have the types that llama.cpp would choose (tx_gguf_choose). Types of 2 to 6 bits round by `importance`, which may
+ * be NULL. Fails if weights do not match the configuration or are not finite or too large, and if
  * llama.cpp would compute the model or the tokenizer differently. Memory holds at most one transposed matrix. `report`
  * may be NULL. */
-tx_status tx_gguf_export(const char *folder, const char *path, tx_convert_type type, const char *importance,
+tx_status tx_gguf_export(const char *folder, const char *path, tx_convert_type type, const tx_importance *importance,
                          const tx_reporter *report);
 /* Imports a file as a folder that transformers loads: config.json, model.safetensors of `dtype` (F32, F16 or BF16; F32
  * keeps every value exactly), tokenizer.json. Fails if the folder already holds a model. config.json is written last.

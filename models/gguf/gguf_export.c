@@ -377,17 +377,11 @@ static tx_status release(exporting *e, tx_status status)
     return status;
 }
 
-tx_status tx_gguf_export(const char *folder, const char *path, tx_convert_type dtype, const char *importance,
+tx_status tx_gguf_export(const char *folder, const char *path, tx_convert_type dtype, const tx_importance *importance,
                          const tx_reporter *report)
 {
-    exporting e = {.folder = folder, .dtype = dtype, .report = report};
-    tx_importance *opened = NULL;
-    if (importance)
-        TX_TRY(tx_importance_open(importance, &opened));
-    e.importance = opened;
-    const tx_status status = export(&e, path);
-    tx_importance_close(opened);
-    return release(&e, status);
+    exporting e = {.folder = folder, .dtype = dtype, .report = report, .importance = importance};
+    return release(&e, export(&e, path));
 }
 
 tx_status tx_gguf_check_export(const char *folder)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reads importance matrices. */
+ * Reads importance matrices, and makes them of sums. */
 #include "models/gguf/gguf_importance.h"
 
 #include "api/base/file.h"
@@ -13,8 +13,6 @@
 
 #define FILE_LIMIT ((int64_t)2 << 30)
 #define MOST_ENTRIES (1 << 20)
-#define SUMS ".in_sum2"
-#define COUNTS ".counts"
 /* The least importance, relative to the mean: columns that were never active must not become 0. */
 #define LEAST 1e-6f
 
@@ -79,10 +77,10 @@ static tx_status finish(const entry *e, int64_t first, int64_t count, float toke
 static tx_status read_entry(tx_importance *m, const tx_gguf_file *file, int32_t index)
 {
     const tx_gguf_tensor *sums = tx_gguf_tensor_at(file, index);
-    const size_t size = strlen(sums->name) - strlen(SUMS);
+    const size_t size = strlen(sums->name) - strlen(TX_IMPORTANCE_SUMS);
     const int64_t width = sums->dim[sums->rank - 1], matrices = tx_gguf_elements(sums) / width;
     char name[128];
-    snprintf(name, sizeof name, "%.*s" COUNTS, (int)size, sums->name);
+    snprintf(name, sizeof name, "%.*s" TX_IMPORTANCE_COUNTS, (int)size, sums->name);
     const int32_t counts = tx_gguf_find(file, name);
     if (counts < 0 || tx_gguf_elements(tx_gguf_tensor_at(file, counts)) != matrices)
         return tx_fail(TX_FORMAT, "%s is missing, or does not have %" PRId64 " numbers", name, matrices);
@@ -100,14 +98,15 @@ static tx_status read_entry(tx_importance *m, const tx_gguf_file *file, int32_t 
 static tx_status read_gguf(tx_importance *m, const tx_gguf_file *file)
 {
     tx_gguf_array sets = {0};
-    TX_TRY(TX_GGUF_OPTIONAL(int, file, "imatrix.chunk_count", 0, UINT32_MAX, &m->chunks));
-    TX_TRY(TX_GGUF_OPTIONAL(array, file, "imatrix.datasets", true, &sets));
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, TX_IMPORTANCE_CHUNKS, 0, UINT32_MAX, &m->chunks));
+    TX_TRY(TX_GGUF_OPTIONAL(array, file, TX_IMPORTANCE_DATASETS, true, &sets));
     m->dataset = sets.count > 0 ? strndup(sets.text[0], sets.size[0]) : NULL;
     tx_gguf_array_free(&sets);
     for (int32_t i = 0; i < tx_gguf_count(file); i++)
-        if (tx_ends_with(tx_gguf_tensor_at(file, i)->name, SUMS))
+        if (tx_ends_with(tx_gguf_tensor_at(file, i)->name, TX_IMPORTANCE_SUMS))
             TX_TRY(read_entry(m, file, i));
-    return m->count > 0 ? TX_OK : tx_fail(TX_FORMAT, "has no tensor *" SUMS ": not a file of llama-imatrix");
+    return m->count > 0 ? TX_OK
+                        : tx_fail(TX_FORMAT, "has no tensor *" TX_IMPORTANCE_SUMS ": not a file of llama-imatrix");
 }
 
 /* ---- The older form ---------------------------------------------------------------------------------------------- */
@@ -183,13 +182,35 @@ static tx_status read_file(const char *path, tx_importance *m)
     return tx_fail_in(status, "%s", path);
 }
 
-tx_status tx_importance_open(const char *path, tx_importance **importance)
+tx_status tx_importance_create(const char *path, const char *dataset, int64_t chunks, tx_importance **importance)
 {
     tx_importance *created = calloc(1, sizeof *created);
     if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     created->path = strdup(path);
-    const tx_status status = created->path ? read_file(path, created) : tx_fail(TX_MEMORY, "%s: out of memory", path);
+    created->dataset = dataset ? strdup(dataset) : NULL;
+    created->chunks = chunks;
+    const tx_status status =
+        created->path && (created->dataset || !dataset) ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    return TX_RETURN(status, created, importance, tx_importance_close);
+}
+
+tx_status tx_importance_add(tx_importance *importance, const char *tensor, int64_t width, int64_t matrices,
+                            const float *sums, const float *counts)
+{
+    TX_TRY(add_entry(importance, tensor, strlen(tensor), width * matrices));
+    const entry *e = &importance->entry[importance->count - 1];
+    memcpy(e->value, sums, (size_t)e->count * sizeof *sums);
+    for (int64_t i = 0; i < matrices; i++)
+        TX_TRY(finish(e, i * width, width, counts[i]));
+    return TX_OK;
+}
+
+tx_status tx_importance_open(const char *path, tx_importance **importance)
+{
+    tx_importance *created = NULL;
+    TX_TRY(tx_importance_create(path, NULL, 0, &created));
+    const tx_status status = read_file(path, created);
     return TX_RETURN(status, created, importance, tx_importance_close);
 }
 

@@ -9,6 +9,18 @@
 
 typedef struct tx_importance tx_importance;
 
+/* Names in files: the ends of tensors' names, and keys. */
+#define TX_IMPORTANCE_SUMS ".in_sum2"
+#define TX_IMPORTANCE_COUNTS ".counts"
+#define TX_IMPORTANCE_DATASETS "imatrix.datasets"
+#define TX_IMPORTANCE_CHUNKS "imatrix.chunk_count"
+
+/* Creates one without tensors, of a file and of a data set with so many chunks. The caller closes. */
+tx_status tx_importance_create(const char *path, const char *dataset, int64_t chunks, tx_importance **importance);
+/* Adds a tensor with `matrices` matrices of `width` columns: the sums of squares of each column, and the number of
+ * inputs of each matrix. Matrices without inputs get 1 everywhere. TX_FORMAT if a sum is negative or not finite. */
+tx_status tx_importance_add(tx_importance *importance, const char *tensor, int64_t width, int64_t matrices,
+                            const float *sums, const float *counts);
 /* Reads a file of llama-imatrix: GGUF, or the older .dat. TX_FORMAT names the fault. The caller closes. */
 tx_status tx_importance_open(const char *path, tx_importance **importance);
 void tx_importance_close(tx_importance *importance); /* NULL is fine */

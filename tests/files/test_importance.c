@@ -47,6 +47,33 @@ static void test_gguf(void **state)
     assert_refused(tx_importance_open(path, &m), TX_FORMAT, "blk.0.a.weight.counts");
 }
 
+/* The same numbers without a file. */
+static void test_made(void **state)
+{
+    static const float sums[] = {4, 8, 6, 1, 2, 3}, tokens[] = {2, 0}, wanted[] = {2, 4, 3, 1, 1, 1}, bad[] = {1, -1};
+    const char *path = TX_PATH(*state, "made.gguf");
+    tx_importance *m;
+    const float *columns;
+    char *text;
+    tx_gguf_file *file;
+    tx_gguf_writer *w;
+    assert_ok(tx_importance_create("im.gguf", "a text", 5, &m));
+    assert_ok(tx_importance_add(m, "blk.0.a.weight", 3, 2, sums, tokens));
+    assert_refused(tx_importance_add(m, "blk.0.b.weight", 2, 1, bad, tokens), TX_FORMAT, "column 1 is -0.5");
+    assert_ok(tx_importance_of(m, "blk.0.a.weight", 3, 2, &columns));
+    assert_memory_equal(columns, wanted, sizeof wanted);
+    assert_ok(tx_gguf_create(&w));
+    tx_importance_put(m, w);
+    assert_ok(tx_gguf_begin(w, path, NULL, 0));
+    assert_ok(tx_gguf_commit(w));
+    tx_importance_close(m);
+    assert_ok(tx_gguf_open(path, &file));
+    assert_ok(tx_gguf_get_string(file, "quantize.imatrix.dataset", &text, NULL));
+    assert_string_equal(text, "a text");
+    free(text);
+    tx_gguf_close(file);
+}
+
 static void test_older(void **state)
 {
     static const int32_t head[] = {1, 4}, sizes[] = {3, 2};
@@ -78,6 +105,7 @@ static void test_older(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_gguf, open_scratch, close_scratch),
+                                       cmocka_unit_test_setup_teardown(test_made, open_scratch, close_scratch),
                                        cmocka_unit_test_setup_teardown(test_older, open_scratch, close_scratch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

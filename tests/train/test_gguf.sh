@@ -59,6 +59,19 @@ outcome 0 "mean KL divergence 0.0" "$bin/txgen" --device "$device" --model "$wor
     --reference "$work/few" --perplexity "$work/text" --max_length 24
 grep -q "divergence 0.000000" "$work/out" && fail "q4_0 does not differ from its source"
 outcome 1 "does not use it" "$bin/txconvert" "$work/few" --to "$work/none.gguf" --imatrix "$work/importance.dat"
+# The importance over a text has all matrices, and is the same in a file.
+outcome 0 "" "$bin/txconvert" "$work/few" --to "$work/first.gguf" --outtype q4_0 --calibrate "$work/text" \
+    --imatrix "$work/importance.gguf" --device "$device" --threads 1
+grep -q "imatrix lacks" "$work/err" && fail "matrices without importance"
+outcome 0 "" "$bin/txconvert" "$work/few" --to "$work/second.gguf" --outtype q4_0 --imatrix "$work/importance.gguf"
+cmp -s "$work/first.gguf" "$work/second.gguf" || fail "--imatrix differs from --calibrate"
+cmp -s "$work/first.gguf" "$work/plain.gguf" && fail "a text changes nothing"
+head -c 20 "$work/text" > "$work/short"
+outcome 1 "give one of at least" "$bin/txconvert" "$work/few" --to "$work/none.gguf" --outtype q4_0 \
+    --calibrate "$work/short" --device "$device"
+outcome 1 "does not use it" "$bin/txconvert" "$work/few" --to "$work/none.gguf" --calibrate "$work/text"
+outcome 1 "a name that ends with .gguf" "$bin/txconvert" "$work/few" --to "$work/none.gguf" --outtype q4_0 \
+    --calibrate "$work/text" --imatrix "$work/importance.dat"
 
 outcome 1 "txgen --adapter $work/adapter --save_merged" "$bin/txconvert" "$work/adapter" --outfile "$work/none.gguf"
 head -c 3000 "$work/base.gguf" > "$work/cut.gguf"

@@ -9,7 +9,7 @@
 typedef struct settings {
     const char *to;
     int32_t type; /* a tx_convert_type */
-    const char *imatrix;
+    tx_calibration calibration;
     tx_words from;
     int32_t combination; /* a number of TX_COMBINATION_MAP */
     const char *weights;
@@ -32,8 +32,15 @@ static const tx_option options[] = {
      .help =
          "type of the matrices in the output; f32 is exact; types of 2 to 8 bits are for GGUF files only, and choose "
          "the type of each tensor as llama.cpp does"},
-    {TX_OPTION_TEXT, "imatrix", offsetof(settings, imatrix), .choices = "FILE",
-     .help = "a file of llama-imatrix: types of 2 to 6 bits round the weights of important inputs better"},
+    {TX_OPTION_TEXT, "calibrate", offsetof(settings, calibration.text), .choices = "TEXT",
+     .help =
+         "a file of text, which the model reads: types of 2 to 6 bits round the weights of important inputs better"},
+    {TX_OPTION_TEXT, "imatrix", offsetof(settings, calibration.file), .choices = "FILE",
+     .help = "a file of llama-imatrix to use instead; with --calibrate, the GGUF file to write"},
+    {TX_OPTION_TEXT, "device", offsetof(settings, calibration.device),
+     .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "with --calibrate: the device that reads the text"},
+    {TX_OPTION_INTEGER, "threads", offsetof(settings, calibration.threads), 0, 4096, "N",
+     "with --calibrate: threads of the cpu backend; 0 uses all cores of this process"},
     {TX_OPTION_HEADING, .help = "several adapters (names of peft's add_weighted_adapter)"},
     {TX_OPTION_CHOICE, "combination_type", offsetof(settings, combination), .choices = combination_words + 1,
      .help = "how the adapters become one"},
@@ -50,7 +57,8 @@ static const tx_option options[] = {
 
 static const tx_option_spelling spellings[] = {{"--outfile", "to"}}; /* the name in llama.cpp's script */
 
-static const settings defaults = {.type = TX_CONVERT_F32, .density = 1, .seed = 42};
+static const settings defaults = {
+    .type = TX_CONVERT_F32, .calibration.size = sizeof(tx_calibration), .density = 1, .seed = 42};
 
 static const tx_cli program = {
     .name = "txconvert",
@@ -96,7 +104,8 @@ int main(int argc, char **argv)
         return combine(&set);
     tx_alive *alive = tx_alive_start(&program, stderr, "converting");
     const tx_status status =
-        tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type, set.imatrix,
+        tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type,
+                   set.calibration.text || set.calibration.file ? &set.calibration : NULL,
                    &(tx_reporter){.warn = tx_warn, .context = alive, .progress = tx_alive_progress});
     tx_alive_stop(alive);
     if (status)
