@@ -29,8 +29,8 @@ MODELS = {
                         eos_token_id=0), ARCH.GPT2, "gpt2"),
     "qwen3_moe": (Qwen3MoeConfig(**SIZES, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=256,
                                  norm_topk_prob=True), ARCH.QWEN3MOE, "qwen2"),
-    "gpt_oss": (GptOssConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2, sliding_window=16, pad_token_id=0),
-                ARCH.GPT_OSS, "llama3"),
+    "gpt_oss": (GptOssConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2, sliding_window=16, pad_token_id=0,
+                             rope_parameters={"rope_type": "default", "rope_theta": 1e4}), ARCH.GPT_OSS, "llama3"),
 }
 
 
@@ -59,7 +59,7 @@ class Sums:
         chosen = chosen.reshape(len(hidden), -1)
         for e in range(module.num_experts):
             x = hidden[(chosen == e).any(-1)]
-            if hasattr(module, "_apply_gate"):
+            if hasattr(module, "gate_up_proj_bias"):
                 h = module._apply_gate(x @ module.gate_up_proj[e] + module.gate_up_proj_bias[e])
             else:
                 gate, up = (x @ module.gate_up_proj[e].T).chunk(2, -1)
@@ -71,7 +71,7 @@ class Sums:
 def make(folder, config, tokenizer):
     """A model whose inputs differ by column and expert, and its text."""
     torch.manual_seed(1)
-    model = AutoModelForCausalLM.from_config(config).eval()
+    model = AutoModelForCausalLM.from_config(config, experts_implementation="eager").eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() == 1 and "norm" in name:
