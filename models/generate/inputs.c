@@ -54,7 +54,7 @@ static void add_product(void *context, int32_t param, tx_tensor *x, tx_tensor *o
                                           .elements = elements};
 }
 
-/* Makes room for what the host reads. */
+/* Makes room for the numbers that the host reads. */
 static tx_status make_room(collection *c)
 {
     bool enough = true;
