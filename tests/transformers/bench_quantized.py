@@ -5,9 +5,9 @@ usage: bench_quantized.py BIN-FOLDER TEXT [--seeds 3] [--steps 150] [--more 30] 
 
 The model reads bytes: 2 layers of width 256. It learns all of the text but the last 16 kB, which are held out. For
 each seed it is trained, and from there trained further: without --qat, with --qat of the file's type, and with --qat of
-another type. All files have these weights in the row's type. The importance of columns is the mean of squared inputs,
-as llama-imatrix computes it, on 64 kB of the training text. Prints the rows of docs/benchmarks/quantized.json, with the
-perplexities of each seed on the held-out text, in windows of 128 bytes."""
+another type. All files have these weights in the row's type. Importance is that of --calibrate on 64 kB of the training
+text. Prints the rows of docs/benchmarks/quantized.json, with the perplexities of each seed on the held-out text, in
+windows of 128 bytes."""
 import argparse
 import json
 import os
@@ -16,11 +16,6 @@ import sys
 import tempfile
 
 from oracle import run
-
-import gguf
-import numpy as np
-import torch
-from transformers import AutoModelForCausalLM
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 768,
           "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "vocab_size": 257,
@@ -36,34 +31,6 @@ def must(*command, **options):
     if done.returncode:
         sys.exit(done.stderr)
     return done.stdout
-
-
-def importance(folder, text, path):
-    """Writes a file of importance as llama-imatrix does: sums of squares of each input of the matrices in blocks."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, CONFIG["num_hidden_layers"])
-    sums, writer = {}, gguf.GGUFWriter(path, "none")
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and ".layers." in name:
-            def add(_, inputs, name=names.get_name(name) + ".weight"):
-                x = inputs[0].reshape(-1, inputs[0].shape[-1])
-                total, count = sums.get(name, (0.0, 0))
-                sums[name] = (total + (x.double() ** 2).sum(0), count + len(x))
-            module.register_forward_pre_hook(add)
-    ids = torch.tensor(list(text[:1 << 16])).reshape(-1, 128)
-    with torch.no_grad():
-        for rows in ids.split(32):
-            model(rows)
-    writer.add_string("general.type", "imatrix")
-    writer.add_uint32("imatrix.chunk_count", len(ids))
-    writer.add_uint32("imatrix.chunk_size", 128)
-    for name, (total, count) in sums.items():
-        writer.add_tensor(name + ".in_sum2", total.float().numpy()[None])
-        writer.add_tensor(name + ".counts", np.array([[count]], np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 class Seed:
@@ -84,11 +51,9 @@ class Seed:
             self.train(kind or "plain", self.o.more, 1e-4, model_name_or_path=base, qat=kind)
 
     def perplexity(self, trained, kind, weighted):
-        folder, path, listed = (f"{self.work}/{n}" for n in (f"{self.seed}{trained}", "model.gguf", "imatrix.gguf"))
-        if weighted:
-            with open(f"{self.work}/train", "rb") as file:
-                importance(folder, file.read(), listed)
-        must(f"{self.o.bin}/txconvert", folder, to=path, outtype=kind, imatrix=listed if weighted else None)
+        folder, path = f"{self.work}/{self.seed}{trained}", f"{self.work}/model.gguf"
+        must(f"{self.o.bin}/txconvert", folder, to=path, outtype=kind,
+             calibrate=f"{self.work}/calibrate" if weighted else None)
         told = must(f"{self.o.bin}/txgen", model=path, perplexity=f"{self.work}/held", max_length=128, stride=128,
                     dtype="float32")
         return float(re.search(r"perplexity ([0-9.]+)", told).group(1))
@@ -108,7 +73,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         with open(o.text, "rb") as file:
             text = file.read()
-        for part, data in (("train", text[:-(1 << 14)]), ("held", text[-(1 << 14):]),
+        for part, data in (("train", text[:-(1 << 14)]), ("held", text[-(1 << 14):]), ("calibrate", text[:1 << 16]),
                            ("config.json", json.dumps(CONFIG).encode())):
             with open(f"{work}/{part}", "wb") as file:
                 file.write(data)
