@@ -13,7 +13,8 @@ from oracle import check, need_device, run, status
 import gguf
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GptOssConfig, LlamaConfig, Qwen3MoeConfig
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GptOssConfig, LlamaConfig, Qwen3MoeConfig,
+                          Qwen3_5TextConfig)
 from transformers.pytorch_utils import Conv1D
 from gguf_tokenizers import VOCAB, save_tokenizer
 
@@ -31,6 +32,9 @@ MODELS = {
                                  norm_topk_prob=True), ARCH.QWEN3MOE, "qwen2"),
     "gpt_oss": (GptOssConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2, sliding_window=16, pad_token_id=0,
                              rope_parameters={"rope_type": "default", "rope_theta": 1e4}), ARCH.GPT_OSS, "llama3"),
+    "qwen3_5": (Qwen3_5TextConfig(**SIZES, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2,
+                                  linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32),
+                ARCH.QWEN35, "qwen2"),
 }
 
 
@@ -102,7 +106,20 @@ def want(model, arch, folder):
 
 
 def convert(folder, to, *options):
-    return run(TXCONVERT, folder, "--to", to, "--outtype", "q3_k_m", *options)
+    return run(TXCONVERT, folder, "--to", to, *(options or ("--outtype", "f32")))
+
+
+def sort_columns(sums, model, folder, work):
+    """GGUF files have the columns of this matrix in another order."""
+    done = convert(folder, f"{work}/f32.gguf")
+    check(done.returncode == 0, done.stderr)
+    file = {t.name: t.data for t in gguf.GGUFReader(f"{work}/f32.gguf").tensors}
+    for layer, module in enumerate(model.model.layers):
+        if hasattr(module, "linear_attn"):
+            name, own = f"blk.{layer}.ssm_out.weight", module.linear_attn.out_proj.weight[0].float()
+            order = [(own == value).nonzero().item() for value in torch.tensor(file[name][0])]
+            check(order != sorted(order), f"{name} has the columns of the model")
+            sums.sums[name] = sums.sums[name][:, order]
 
 
 def data(path):
@@ -115,10 +132,13 @@ def compare(name, work):
     os.mkdir(folder)
     model = make(folder, config, tokenizer)
     sums, windows = want(model, arch, folder)
+    if name == "qwen3_5":
+        sort_columns(sums, model, folder, work)
     own = ("--calibrate", text, "--device", DEVICE, "--threads", "1")
+    q3 = ("--outtype", "q3_k_m")
     for to, options in (("first", (*own, "--imatrix", listed)), ("second", ("--imatrix", listed)), ("third", own),
                         ("plain", ())):
-        done = convert(folder, f"{work}/{to}.gguf", *options)
+        done = convert(folder, f"{work}/{to}.gguf", *q3, *options)
         check(done.returncode == 0 and "lacks" not in done.stderr, f"{name}: {done.stderr}")
     file = gguf.GGUFReader(listed)
     got = {t.name: t.data.reshape(tuple(reversed(t.shape.tolist()))) for t in file.tensors}
@@ -146,7 +166,7 @@ def main():
             compare(name, work)
         with open(f"{work}/short", "w", encoding="utf-8") as file:
             file.write("the fox runs")
-        done = convert(f"{work}/llama", f"{work}/none.gguf", "--calibrate", f"{work}/short")
+        done = convert(f"{work}/llama", f"{work}/none.gguf", "--outtype", "q2_k", "--calibrate", f"{work}/short")
         check(done.returncode == 1 and f"give one of at least {WINDOW}" in done.stderr, done.stderr)
         check(not os.path.exists(f"{work}/none.gguf"), "a file of a short text")
     return status()
