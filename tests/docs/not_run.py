@@ -16,10 +16,6 @@ NOT_RUN = {  # document, and the start of the block
     ("README.md", "./tools/quickstart"): "builds TX and runs all tests, as .ci/run does",
     ("README.md", "apt-get install"): PACKAGES,
     ("README.md", "cc train.c"): "the test install runs these lines with an installed TX",
-    ("docs/getting-started.md", "apt-get install"): PACKAGES,
-    ("docs/getting-started.md", "export PATH"): "the runner has the programs in PATH",
-    ("docs/getting-started.md", "cat /usr"): "the system may lack these texts; the page runs on a stand-in",
-    ("docs/getting-started.md", "hf download"): HUB,
     ("docs/design/drivers.md", "for pack"): GPU,
     ("docs/design/drivers.md", "for form"): GPU,
     ("docs/guides/adapters.md", "txtrain --model_name_or_path story --train_file book.txt --lora_r 8 --qat"):

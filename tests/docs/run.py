@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the commands that documents show and compares what they print with the documents.
 
-    run.py [--bin FOLDER] [--launcher PROGRAM] [--update] [--keep] [DOCUMENT.md...]
+    run.py [--bin FOLDER] [--launcher PROGRAM] [--root SYSTEM] [--update] [--keep] [DOCUMENT.md...]
 
 Without documents it runs README.md and all of docs/. The form of the blocks:
 
@@ -10,11 +10,16 @@ Without documents it runs README.md and all of docs/. The form of the blocks:
   "> ", or after a backslash at the end of a line. Other lines are its output, standard error included.
 - A line "..." stands for any number of lines. Numbers, units of bytes and runs of blanks are not compared.
 - ```console fails: the last command of the block has to fail; all others have to succeed.
-- ```sh run: the block is a script that has to succeed. Its output is not compared.
+- ```sh run: the block is a script, each line of which has to succeed. Its output is not compared.
+- ```sh install: as ```sh run, only with --root.
 - ```sh server: as ```sh run, in the background until it prints "served". The file log has its output, $! its process.
 - <!-- run: COMMANDS -->, on one line or several, runs commands that readers do not see.
 
-The commands of a document run in order in one shell, in a scratch folder with the models and data of stand_ins.sh.
+The commands of a document run in order in one shell, in a scratch folder with the models and data of stand_ins.sh. The
+program hf is the one of the folder bin.
+
+--root runs a document in the folder of an empty system, such as debootstrap makes, with nothing but TX's sources in
+/tx, where the shell begins, and hf. It takes root's rights, and its sh install blocks may take half an hour.
 Exit status: 0 if all is as shown, 1 if not, 77 if a document needs MPI and there is no launcher."""
 import argparse
 import difflib
@@ -27,10 +32,13 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SECONDS = 120  # for a document
+SECONDS, ROOT_SECONDS = 120, 3600  # for a document
+HUB_FOLDER = os.path.join(ROOT, "tests", "docs", "bin")  # of the program hf
 SKIPPED = 77
+CHECKED = "failed=0\ntrap failed=1 ERR\nSCRIPT\ntrap - ERR\n[ $failed = 0 ]"
 SCRIPTS = {  # forms of commands by the first lines of blocks
-    "```sh run": "SCRIPT",
+    "```sh run": CHECKED,
+    "```sh install": CHECKED,
     "```sh server": "{ exec SCRIPT\n} > log 2>&1 &\nwhile ! grep -q served log; do kill -0 $! || break; sleep 0.1; done\n"
                     "grep served log"}
 MODELS = "home/.local/share/tx/models/"  # of stand-ins that a document uses by name
@@ -40,8 +48,8 @@ SHOWN_LINES = 40  # of a long output that is not as shown
 class Command:
     """A command with its output in the document: lines[first:last] there."""
 
-    def __init__(self, number, text, fails=False, hidden=False):
-        self.number, self.text, self.fails, self.hidden = number, text, fails, hidden
+    def __init__(self, number, text, fails=False, hidden=False, installs=False):
+        self.number, self.text, self.fails, self.hidden, self.installs = number, text, fails, hidden, installs
         self.first = self.last = number
 
 
@@ -57,7 +65,7 @@ def read_commands(lines):
             text = "\n".join(lines[first:number + 1])
             commands.append(Command(first, text[text.index(":") + 1:text.index("-->")].strip(), hidden=True))
         elif line.strip() in SCRIPTS:
-            number = read_script(lines, number + 1, SCRIPTS[line.strip()], commands)
+            number = read_script(lines, number + 1, line.strip(), commands)
         elif line.startswith("```console"):
             number = read_block(lines, number + 1, line.split()[1:] == ["fails"], commands)
         number += 1
@@ -84,12 +92,13 @@ def read_block(lines, number, fails, commands):
     return number
 
 
-def read_script(lines, number, form, commands):
+def read_script(lines, number, kind, commands):
     """Adds a block that is one script. Returns the number of the line that closes it."""
     first = number
     while not lines[number].startswith("```"):
         number += 1
-    commands.append(Command(first, form.replace("SCRIPT", "\n".join(lines[first:number])), hidden=True))
+    text = SCRIPTS[kind].replace("SCRIPT", "\n".join(lines[first:number]))
+    commands.append(Command(first, text, hidden=True, installs=kind.endswith("install")))
     return number
 
 
@@ -114,12 +123,13 @@ def environment(bin_folder, work, launcher):
     os.makedirs(os.path.join(work, "home"))
     os.makedirs(os.path.join(work, "here", "build"))
     os.symlink(bin_folder, os.path.join(work, "here", "build", "bin"))
+    os.symlink(os.path.join(ROOT, "tools"), os.path.join(work, "here", "tools"))
     if launcher:
         for name in ("mpirun", "mpiexec"):
             with open(os.path.join(tools, name), "w") as script:
                 script.write(f'#!/bin/sh\nexec "{launcher}" "$@"\n')
             os.chmod(os.path.join(tools, name), 0o755)
-    changed = {"PATH": os.pathsep.join((bin_folder, tools, os.environ["PATH"])), "HOME": os.path.join(work, "home"),
+    changed = {"PATH": os.pathsep.join((bin_folder, tools, HUB_FOLDER, os.environ["PATH"])), "HOME": os.path.join(work, "home"),
                "TX_PROGRESS": "0", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", "LC_ALL": "C.UTF-8",
                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -128,22 +138,47 @@ def environment(bin_folder, work, launcher):
     return {**kept, **changed}
 
 
-def run_all(document, commands, work, variables):
-    """Runs the commands of a document. Returns the status and the lines of output of each that ended."""
-    here = os.path.join(work, "here")
-    script = [f'sh "{ROOT}/tests/docs/stand_ins.sh" "{document}" > "{work}/stand_ins" 2>&1 || exit 9']
+def sources_in(system):
+    """Copies the files of the newest commit into the folder /tx of a system. Returns the commands' environment."""
+    os.makedirs(os.path.join(system, "tx"))
+    with subprocess.Popen(["git", "-C", ROOT, "archive", "HEAD"], stdout=subprocess.PIPE) as archive:
+        subprocess.run(["tar", "-x", "-C", os.path.join(system, "tx")], stdin=archive.stdout, check=True)
+    return {"PATH": "/tx/tests/docs/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
+            "TX_PROGRESS": "0", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+
+
+def run_script(commands, start, work, variables, system):
+    """Runs the commands in one shell in the scratch folder, or in /tx of a system. Returns the shell's status."""
+    script = [start]
+    seen = os.path.join("/", os.path.relpath(work, system)) if system else work
     for index, command in enumerate(commands):
-        script.append(f'{{ {command.text}\n}} > "{work}/{index}.out" 2>&1\necho $? > "{work}/{index}.status"')
-    status = None
-    with subprocess.Popen(["bash", "-c", "\n".join(script)], cwd=here, env=variables, stdin=subprocess.DEVNULL,
+        script.append(f'{{ {command.text}\n}} > "{seen}/{index}.out" 2>&1\necho $? > "{seen}/{index}.status"')
+    with subprocess.Popen((["chroot", system] if system else []) + ["bash", "-c", "\n".join(script)],
+                          cwd=os.path.join(work, "here"), env=variables, stdin=subprocess.DEVNULL,
                           start_new_session=True) as shell:
         try:
-            status = shell.wait(SECONDS)
+            return shell.wait(ROOT_SECONDS if system else SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(shell.pid, 9)
-    if status == 9 and not os.path.exists(os.path.join(work, "0.out")):
-        with open(os.path.join(work, "stand_ins"), errors="replace") as text:
-            sys.exit("stand_ins.sh failed: " + text.read())
+            return None
+
+
+def run_all(document, commands, work, arguments):
+    """Runs the commands of a document. Returns the status and the lines of output of each that ended."""
+    if arguments.root:
+        os.makedirs(os.path.join(work, "here"))
+        run_script(commands, "cd /tx", work, sources_in(arguments.root), arguments.root)
+    else:
+        variables = environment(arguments.bin, work, arguments.launcher)
+        start = f'sh "{ROOT}/tests/docs/stand_ins.sh" "{document}" > "{work}/stand_ins" 2>&1 || exit 9'
+        status = run_script(commands, start, work, variables, None)
+        if status == 9 and not os.path.exists(os.path.join(work, "0.out")):
+            with open(os.path.join(work, "stand_ins"), errors="replace") as text:
+                sys.exit("stand_ins.sh failed: " + text.read())
+    return read_results(commands, work)
+
+
+def read_results(commands, work):
     results = []
     for index in range(len(commands)):
         try:
@@ -171,20 +206,19 @@ def run_document(path, arguments):
     """Runs a document. Returns the number of its faults, or SKIPPED."""
     with open(path) as text:
         lines = text.read().split("\n")
-    commands = read_commands(lines)
+    commands = [command for command in read_commands(lines) if arguments.root or not command.installs]
     name = os.path.relpath(path, ROOT)
     needs_mpi = any(re.search(r"\b(mpirun|mpiexec|txlaunch)\b", command.text) for command in commands)
-    if needs_mpi and not arguments.launcher:
+    if needs_mpi and not arguments.launcher and not arguments.root:
         print(f"{name}: skipped, it needs an MPI launcher")
         return SKIPPED
     if not commands:
         print(f"{name}: no commands")
         return 0
     began = time.monotonic()
-    work = tempfile.mkdtemp(prefix="tx-docs-")
+    work = tempfile.mkdtemp(prefix="tx-docs-", dir=os.path.join(arguments.root, "tmp") if arguments.root else None)
     try:
-        variables = environment(arguments.bin, work, arguments.launcher)
-        results = run_all(os.path.abspath(path), commands, work, variables)
+        results = run_all(os.path.abspath(path), commands, work, arguments)
     finally:
         if arguments.keep:
             print(f"{name}: the scratch folder is {work}/here")
@@ -221,6 +255,7 @@ def main():
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"), help="the folder of TX's programs")
     parser.add_argument("--launcher", default=shutil.which("mpiexec.mpich") or shutil.which("mpiexec") or "",
                         help="MPI's launcher; empty: skip documents that need it")
+    parser.add_argument("--root", help="run in the system in this folder, and the commands that install TX too")
     parser.add_argument("--update", action="store_true", help="write the real output into the documents if it differs")
     parser.add_argument("--keep", action="store_true", help="keep the scratch folders")
     parser.add_argument("documents", nargs="*")

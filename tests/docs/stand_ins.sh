@@ -25,6 +25,7 @@ model()
     shift 2
     folder=$name
     [ "$name" != gpt2 ] || folder=$HOME/.local/share/tx/models/gpt2
+    [ ! -d "$folder" ] || return 0
     txtrain --config_name config.json "${@:---train_file=book.txt}" --per_device_train_batch_size 2 --max_steps 1 \
         --learning_rate 0 --save_strategy no --device cpu --output_dir "$folder" > model.log 2>&1 ||
         { cat model.log; exit 1; }
