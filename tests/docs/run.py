@@ -18,8 +18,8 @@ Without documents it runs README.md and all of docs/. The form of the blocks:
 The commands of a document run in order in one shell, in a scratch folder with the models and data of stand_ins.sh. The
 program hf is the one of the folder bin.
 
---root runs a document in the folder of an empty system, such as debootstrap makes, with nothing but TX's sources in
-/tx, where the shell begins, and hf. It takes root's rights, and its sh install blocks may take half an hour.
+--root runs a document in the folder of an empty system, such as debootstrap makes, with nothing but TX's sources at
+their path, where the shell begins, and hf. It takes root's rights, and sh install blocks may take half an hour.
 Exit status: 0 if all is as shown, 1 if not, 77 if a document needs MPI and there is no launcher."""
 import argparse
 import difflib
@@ -138,17 +138,23 @@ def environment(bin_folder, work, launcher):
     return {**kept, **changed}
 
 
-def sources_in(system):
-    """Copies the files of the newest commit into the folder /tx of a system. Returns the commands' environment."""
-    os.makedirs(os.path.join(system, "tx"))
+def fill_system(system):
+    """Copies the files of the newest commit into a system, and prepares its apt-get, which asks nobody. Returns the
+    commands' environment."""
+    sources = system + ROOT
+    os.makedirs(sources)
     with subprocess.Popen(["git", "-C", ROOT, "archive", "HEAD"], stdout=subprocess.PIPE) as archive:
-        subprocess.run(["tar", "-x", "-C", os.path.join(system, "tx")], stdin=archive.stdout, check=True)
-    return {"PATH": "/tx/tests/docs/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
-            "TX_PROGRESS": "0", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["tar", "-x", "-C", sources], stdin=archive.stdout, check=True)
+    shutil.copy("/etc/resolv.conf", system + "/etc")
+    with open(system + "/etc/apt/apt.conf.d/90yes", "w") as settings:
+        settings.write('APT::Get::Assume-Yes "true";\n')
+    kept = {name: value for name, value in os.environ.items() if re.match("CMAKE_|CCACHE_", name)}
+    return {**kept, "PATH": HUB_FOLDER + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root", "TX_PROGRESS": "0", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
 
 
 def run_script(commands, start, work, variables, system):
-    """Runs the commands in one shell in the scratch folder, or in /tx of a system. Returns the shell's status."""
+    """Runs the commands in one shell, in the scratch folder or a system. Returns the shell's status."""
     script = [start]
     seen = os.path.join("/", os.path.relpath(work, system)) if system else work
     for index, command in enumerate(commands):
@@ -167,7 +173,11 @@ def run_all(document, commands, work, arguments):
     """Runs the commands of a document. Returns the status and the lines of output of each that ended."""
     if arguments.root:
         os.makedirs(os.path.join(work, "here"))
-        run_script(commands, "cd /tx", work, sources_in(arguments.root), arguments.root)
+        subprocess.run(["mount", "-t", "proc", "proc", arguments.root + "/proc"], check=True)
+        try:
+            run_script(commands, f'cd "{ROOT}"', work, fill_system(arguments.root), arguments.root)
+        finally:
+            subprocess.run(["umount", arguments.root + "/proc"], check=True)
     else:
         variables = environment(arguments.bin, work, arguments.launcher)
         start = f'sh "{ROOT}/tests/docs/stand_ins.sh" "{document}" > "{work}/stand_ins" 2>&1 || exit 9'
@@ -260,6 +270,7 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep the scratch folders")
     parser.add_argument("documents", nargs="*")
     arguments = parser.parse_args()
+    arguments.root = arguments.root and os.path.abspath(arguments.root)
     arguments.bin = os.path.abspath(arguments.bin)
     documents = arguments.documents or [os.path.join(ROOT, "README.md")] + sorted(
         os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(ROOT, "docs")) for name in names
