@@ -155,6 +155,14 @@ tx_status tx_option_unknown(const tx_option_table *table, const char *file, cons
     return tx_fail(TX_INVALID, "%s%s%s: unknown option; --help all lists all", PLACE(file, name));
 }
 
+/* Whether a row for all names that begin as its own, which ends in *, is for this name. */
+static bool covers(const tx_option *option, const char *spelled)
+{
+    const size_t length = strlen(option->name);
+    return option->kind == TX_OPTION_FOREIGN && option->name[length - 1] == '*' &&
+           strncmp(option->name, spelled, length - 1) == 0;
+}
+
 const tx_option *tx_option_find(const tx_option_table *table, const char *name)
 {
     TX_NEEDS(table && name, NULL);
@@ -167,6 +175,9 @@ const tx_option *tx_option_find(const tx_option_table *table, const char *name)
     for (int32_t i = 0; i < table->count; i++)
         if (table->option[i].name && strcmp(table->option[i].name, spelled) == 0)
             return &table->option[i];
+    for (int32_t i = 0; i < table->count; i++)
+        if (table->option[i].name && covers(&table->option[i], spelled))
+            return &table->option[i];
     return NULL;
 }
 
@@ -176,7 +187,7 @@ static const struct {
     tx_option option;
 } rows[] = {
 #define OF(programs, name, same, advice) {programs, {TX_OPTION_FOREIGN, name, .choices = same, .help = advice}},
-#include "models/options/foreign.def"
+#include "models/options/foreign_programs.def"
 };
 
 const tx_option *tx_option_foreign(const char *program, const char *name)

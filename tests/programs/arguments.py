@@ -67,10 +67,11 @@ for name in ("split_batches", "push_to_hub"):
 
 # TRL's configurations, if it is installed. to_dict() writes a placeholder for every token.
 try:
-    from trl import DPOConfig, SFTConfig
+    from trl import DPOConfig, GRPOConfig, KTOConfig, RewardConfig, RLOOConfig, SFTConfig
+    trl_kinds = DPOConfig, GRPOConfig, KTOConfig, RewardConfig, RLOOConfig, SFTConfig
 except ImportError:
-    SFTConfig = DPOConfig = Seq2SeqTrainingArguments
-for kind in (SFTConfig, DPOConfig):
+    trl_kinds = ()
+for kind in trl_kinds:
     config = object.__new__(kind)
     for field in dataclasses.fields(kind):
         setattr(config, field.name, default(field))
@@ -98,6 +99,19 @@ except ImportError:
     ClusterConfig = None
 for field in dataclasses.fields(ClusterConfig) if ClusterConfig else ():
     assert field.name in ("commands", "command_file") or "unknown" not in complaint({field.name: 1}), field.name
+
+# txlaunch reads each option of `accelerate launch` and torchrun, or refuses it with the reason.
+try:
+    from accelerate.commands.launch import launch_command_parser
+    from torch.distributed.run import get_args_parser
+    parsers = launch_command_parser(), get_args_parser()
+except ImportError:
+    parsers = ()
+launcher = os.path.join(os.path.dirname(txtrain), "txlaunch")
+for name in {text for parser in parsers for action in parser._actions for text in action.option_strings}:
+    if name.startswith("--") and name != "--help" and os.path.exists(launcher):
+        run = subprocess.run([launcher, name + "=zz", "false.py"], capture_output=True, text=True)
+        assert "unknown option" not in run.stderr, run.stderr
 axolotl = {"base_model": "gpt2", "tokenizer_type": "AutoTokenizer", "load_in_8bit": False, "load_in_4bit": True,
            "strict": False, "dataset_prepared_path": "prepared", "val_set_size": 0.0, "output_dir": "out",
            "adapter": "qlora", "lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.05, "lora_modules_to_save": ["lm_head"],

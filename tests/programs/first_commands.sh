@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The commands that users of torchrun, accelerate, transformers, TRL, axolotl, LLaMA-Factory and llama.cpp write first,
-# and TX's answer: it does what they ask (status 0), or one line has the right command.
+# The commands that users of torchrun, accelerate, DeepSpeed, transformers, TRL, axolotl, LLaMA-Factory, llama.cpp, vLLM
+# and others write first, and TX's answer: it does what they ask (status 0), or one line has the right command.
 #   first_commands.sh BIN-FOLDER
 bin=$(cd "$1" && pwd)
 . "${0%/*}/../program.sh"
@@ -122,6 +122,44 @@ txconvert | model --outtype iq2_m --to x.gguf | 2 | must be one of
 txsearch | --backend optuna | 2 | use --method
 txmem | --model meta-llama/Llama-3.1-8B --card 3090 | 1 | hf download meta-llama/Llama-3.1-8B
 txmem | axolotl.yaml --memory 8 | 0 | fits with
+txlaunch | --num_gpus 2 --deepspeed ds.json txtrain | 2 | give --deepspeed FILE to txtrain
+txlaunch | --include localhost:0,1 txtrain | 2 | --device opencl:0,opencl:1
+txlaunch | --use_fsdp --num_processes 2 txtrain | 2 | --fsdp full_shard
+txlaunch | --fsdp_sharding_strategy 1 txtrain | 2 | --zero_stage 3
+txlaunch | --use_deepspeed --num_processes 2 txtrain | 2 | --zero_stage
+txlaunch | --megatron_lm_tp_degree 2 txtrain | 2 | --tensor_parallel
+txlaunch | --cpu txtrain | 2 | give --device cpu
+txlaunch | --multi_gpu --dynamo_backend no --gpu_ids 0,1 txtrain | 2 | opencl:0,opencl:1
+txlaunch | --tee 3 txtrain | 2 | --log_dir
+txlaunch | launch --num_processes 2 txtrain | 2 | leave the word out
+txlaunch | -m torch.distributed.run | 2 | txlaunch -n N txtrain
+txlaunch | --standalone --nproc-per-node 2 train.py | 2 | start txtrain
+txtrain | rloo --model_name_or_path model | 2 | --task_name rloo
+txtrain | vllm-serve --model model | 2 | without a server
+txtrain | kto --model_name_or_path model | 2 | --task_name kto
+txtrain | env | 2 | --list_devices
+txtrain | --reward_model_path model --train_file text --dry_run | 2 | model:FOLDER
+try | --use_vllm true --vllm_mode colocate | 0 | --use_vllm (TX generates completions by itself)
+txgen | -hf ggml-org/gemma-3-1b-it-GGUF | 2 | hf download
+txgen | -m model.gguf -f prompt.txt | 2 | use --prompts
+txgen | -m model.gguf --jinja -fa on | 2 | in tiles
+txgen | -m model.gguf -sys hello | 2 | use --system
+txgen | -m model.gguf --ppl | 2 | use --perplexity FILE
+txgen | -m model.gguf -md draft.gguf | 2 | use --assistant_model
+txgen | -m model.gguf -ctk q8_0 | 2 | use --cache_type
+txgen | --tasks hellaswag | 2 | docs/guides/serve.md
+txserve | serve --model model | 2 | leave the word out
+txserve | Qwen/Qwen3-0.6B | 2 | --model takes a model
+txserve | -m model.gguf -np 4 | 2 | use --slots
+txserve | -m model.gguf --jinja --cont-batching --metrics --embedding | 2 | --task embed
+txserve | --model model --enable-prefix-caching --enforce-eager --kv-cache-dtype fp8 | 2 | use --cache_type
+txserve | --model model --max-num-batched-tokens 2048 | 2 | --slots
+txserve | create -m model.gguf | 2 | Modelfile
+txconvert | model.gguf out.gguf Q4_K_M | 2 | --to is missing
+txconvert | model --to x.gguf -q | 2 | use --outtype
+txconvert | model --to x --merge_method ties | 2 | --combination_type
+txmem | estimate-memory --model gpt2 | 2 | leave the word out
+txmem | --model gpt2 --memory 8 --dtypes float16 | 2 | use --bf16
 END
-[ $rows -ge 60 ] || fail "only $rows rows"
+[ $rows -ge 100 ] || fail "only $rows rows"
 verdict ": $rows commands"

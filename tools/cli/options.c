@@ -86,6 +86,15 @@ static bool is_truth(const tx_option *option, const char *word)
     return tx_option_truth(word) >= 0 || (option->choices && strcmp(option->choices, word) == 0);
 }
 
+/* Whether an option needs no value. Before a command, a word that is no value of a foreign flag is its program. */
+static bool is_flag(const tx_cli *program, const tx_option *option)
+{
+    const size_t length = tx_choice_length(option->choices);
+    const bool foreign = option->kind == TX_OPTION_FOREIGN && program->runs_command;
+    return option->kind == TX_OPTION_FLAG || (foreign && length == 4 && strncmp(option->choices, "true", 4) == 0) ||
+           (foreign && length == 5 && strncmp(option->choices, "false", 5) == 0);
+}
+
 /* Stores an option without "=": its values follow from argv[*at + 1] on. */
 static int take_values(const tx_cli *program, tx_option_values *v, const tx_option *option, int argc, char *const *argv,
                        int *at)
@@ -93,8 +102,9 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
     const char *next = *at + 1 < argc ? argv[*at + 1] : NULL;
     tx_status status = TX_OK;
     if (option->kind == TX_OPTION_FLAG || option->kind == TX_OPTION_OPTIONAL || option->kind == TX_OPTION_FOREIGN) {
-        const bool flag = option->kind == TX_OPTION_FLAG;
-        const bool given = next && (flag ? is_truth(option, next) : !is_name(program, v, next));
+        const bool flag = is_flag(program, option);
+        const bool named = next && (is_name(program, v, next) || (next[0] == '-' && isalpha((unsigned char)next[1])));
+        const bool given = next && (flag ? is_truth(option, next) : !named);
         *at += given;
         const char *unset = option->kind == TX_OPTION_OPTIONAL ? "" : "true";
         return judge(program, store(v, option, given ? next : unset));
@@ -234,16 +244,17 @@ static int refuse_word(const tx_cli *program, const tx_option_values *v, int arg
     char command[64];
     const char *argument = argv[*at];
     snprintf(command, sizeof command, "command %s", argument);
-    const tx_option *known = argument[0] == '-' && isalpha((unsigned char)argument[1])
-                                 ? tx_option_foreign(program->name, argument + 1)
-                                 : tx_option_find(&v->table, command);
+    const bool dash = argument[0] == '-' && isalpha((unsigned char)argument[1]);
+    const tx_option *known = dash ? NULL : tx_option_find(&v->table, command);
+    known = known ? known : tx_option_foreign(program->name, dash ? argument + 1 : command);
     if (known && argument[0] == '-' && *at + 1 < argc && argv[*at + 1][0] != '-')
         ++*at; /* its value */
     if (known && known->kind == TX_OPTION_FOREIGN)
         return tx_complain(program, TX_EXIT_USAGE, "%s: not an option of TX: %s", argument, known->help);
     return tx_complain(program, TX_EXIT_USAGE,
-                       "%s: not an option, and not the value of one; --help all lists the options%s", argument,
-                       is_file(program, argument) ? "; a file of options must be the first argument" : "");
+                       "%s: not an option, and not the value of one; --help all lists the options%s%s", argument,
+                       is_file(program, argument) ? "; a file of options must be the first argument" : "",
+                       strchr(argument, '/') && tx_option_find(&v->table, "model") ? "; --model takes a model" : "");
 }
 
 /* ---- the whole command line ----------------------------------------------------------------------- */

@@ -47,7 +47,8 @@ static const tx_option options[] = {
      "more arguments for the launcher, quoted as for a shell"},
 };
 
-static const tx_option_spelling spellings[] = {{"--num_processes", "n"}, {"--np", "n"}, {"-np", "n"}};
+static const tx_option_spelling spellings[] = {
+    {"--num_processes", "n"}, {"--np", "n"}, {"-np", "n"}, {"--num_gpus", "nproc_per_node"}};
 
 static const tx_launch_settings defaults = {
     .max_restarts = 3,
@@ -74,13 +75,28 @@ static const tx_cli program = {
     .runs_command = true,
 };
 
+/* Refuses the words and scripts that other launchers take in the place of a program. */
+static int check_program(const char *word)
+{
+    char command[64];
+    snprintf(command, sizeof command, "command %s", word);
+    const tx_option *known = tx_option_foreign(program.name, command);
+    const char *dot = strrchr(word, '.');
+    if (known)
+        return tx_complain(&program, TX_EXIT_USAGE, "%s: not a program: %s", word, known->help);
+    if (dot && strcmp(dot, ".py") == 0 && access(word, X_OK) != 0)
+        return tx_complain(&program, TX_EXIT_USAGE, "%s: not a program: start txtrain with the options of the script",
+                           word);
+    return TX_GO_ON;
+}
+
 static int check(const tx_launch_settings *set)
 {
     if (set->hosts && set->hostfile)
         return tx_complain(&program, TX_EXIT_USAGE, "--hosts and --hostfile exclude each other");
     if (set->ranks && set->per_host)
         return tx_complain(&program, TX_EXIT_USAGE, "-n and --nproc_per_node exclude each other");
-    return TX_GO_ON;
+    return check_program(set->command.word[0]);
 }
 
 /* ---- Signals ---------------------------------------------------------------------------------------------- */
