@@ -71,17 +71,6 @@ def section_memory():
     return text
 
 
-def section_quality():
-    """Perplexities of files: the mean over the seeds, and the least and the greatest."""
-    text = "| file | plain | trained for its type | trained for another type |\n|---|---|---|---|\n"
-    for row in benchmark_rows("quality"):
-        cells = [f"{sum(values) / len(values):.3f} ({min(values):.3f} to {max(values):.3f})" if values else ""
-                 for values in (row["without"], row["own"], row["other"])]
-        other = f", {row['other_type']}" if row["other_type"] else ""
-        text += f"| {row['name']} | {' | '.join(cells)}{other} |\n"
-    return text
-
-
 def environment():
     """Variables that a source reads and environment.def does not have, and rows that no source mentions."""
     with open(os.path.join(source, "api/base/environment.def")) as file:
