@@ -75,7 +75,7 @@ static const tx_cli program = {
     .runs_command = true,
 };
 
-/* Refuses the words and scripts that other launchers take in the place of a program. */
+/* Refuses the words and scripts that other launchers read as a program. */
 static int check_program(const char *word)
 {
     char command[64];
