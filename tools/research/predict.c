@@ -35,7 +35,7 @@ static const char *const kind_names[] = {
 #undef X
 };
 
-enum { OVERLAP = 2, TILE_ROWS = 128 };
+enum { OVERLAP = 2, PRODUCT_ROWS = 128, ATTENTION_ROWS = 64 }; /* rows of tiles whose columns are summed */
 
 /* States of the kernels on cards that were measured (measured.def), and members of the JSON. */
 static const struct {
@@ -90,8 +90,26 @@ static double kernels_of(tx_op op)
     }
 }
 
-/* Adds a command to the lower bounds, and returns its seconds. */
-static double add_bound(const tx_card *card, tx_operands operands, const tx_command *c, bool updates, step *s)
+/* Returns the share of a command's bytes that remains if it is a sum over rows of a product with the gradient of GELU
+ * by wgmma, or of the gradient of attention. These write sums of tiles, which are read instead
+ * (backends/opencl/runtime/join.c). */
+static double share_left(const tx_card *card, const tx_plan *plan, int32_t at)
+{
+    const tx_command *sum = &plan->commands[at], *c = NULL;
+    for (int32_t i = at - 1; i >= 0 && !c && sum->op == TX_OP_REDUCE && sum->attrs.axis == TX_AXIS_ROWS; i--)
+        if (plan->commands[i].out[0].arena == sum->in[0].arena && plan->commands[i].out[0].offset == sum->in[0].offset)
+            c = &plan->commands[i];
+    if (!c || sum->in[0].dtype != TX_BF16)
+        return 1.0;
+    const bool product = c->op == TX_OP_MATMUL && c->attrs.epilogue == TX_EPILOGUE_GELU_GRAD && card->wgmma > 0.0;
+    const bool attention = c->op == TX_OP_ATTENTION_GRAD && c->attrs.attention.window == 0 &&
+                           (strncmp(card->target, "sm_", 3) == 0 || strncmp(card->target, "gfx", 3) == 0);
+    return product || attention ? 2.0 * sizeof(float) / ((product ? PRODUCT_ROWS : ATTENTION_ROWS) * 2.0) : 1.0;
+}
+
+/* Adds a command to the lower bounds, and returns its seconds. `left`: its share_left. */
+static double add_bound(const tx_card *card, tx_operands operands, const tx_command *c, bool updates, double left,
+                        step *s)
 {
     double flops, bytes, seconds;
     enum kind kind = updates ? UPDATE : OTHERS;
@@ -112,37 +130,35 @@ static double add_bound(const tx_card *card, tx_operands operands, const tx_comm
         kind = ATTENTION;
         seconds = attention_seconds(card, c, flops);
     } else {
-        seconds = bytes / tx_card_bytes(card) + kernels * 2e-9 * card->latency / card->ghz;
+        seconds = left * bytes / tx_card_bytes(card) + kernels * 2e-9 * card->latency / card->ghz;
     }
     s->seconds[kind] += seconds;
     return seconds + kernels * TX_LAUNCH_GAP;
 }
 
-/* Returns the share of a command's bytes that remains with epilogues that overlap. A sum over rows of a product with
- * the gradient of GELU reads sums of tiles, which the product writes (backends/opencl/runtime/join.c). */
-static double share_left(const tx_plan *plan, int32_t at)
+/* Returns the share of the time of attention by mma, which was measured, that the forms of wgmma are predicted to need.
+ */
+static double share_by_wgmma(const tx_card *card, const tx_command *c)
 {
-    const tx_command *sum = &plan->commands[at];
-    for (int32_t i = at - 1; i >= 0 && sum->op == TX_OP_REDUCE && sum->attrs.axis == TX_AXIS_ROWS; i--) {
-        const tx_command *c = &plan->commands[i];
-        if (c->out[0].arena == sum->in[0].arena && c->out[0].offset == sum->in[0].offset)
-            return c->op == TX_OP_MATMUL && c->attrs.epilogue == TX_EPILOGUE_GELU_GRAD && c->out[0].dtype == TX_BF16
-                       ? 2.0 * sizeof(float) / (TILE_ROWS * 2.0)
-                       : 1.0;
-    }
-    return 1.0;
+    double flops, bytes;
+    tx_card without = *card;
+    without.wgmma = 0.0;
+    if (c->op != TX_OP_ATTENTION && c->op != TX_OP_ATTENTION_GRAD)
+        return 1.0;
+    tx_op_work(c, &flops, &bytes);
+    return attention_seconds(card, c, flops) / attention_seconds(&without, c, flops);
 }
 
 static void add_command(const tx_card *card, tx_operands operands, const tx_plan *plan, int32_t at, bool updates,
                         step *s)
 {
     const tx_command *c = &plan->commands[at];
-    const double bound = add_bound(card, operands, c, updates, s);
+    const double left = share_left(card, plan, at), bound = add_bound(card, operands, c, updates, left, s);
     for (int i = 0; i < STATES; i++) {
         double seconds = bound;
         if (tx_measured_seconds(card, states[i].name, c, &seconds)) {
             s->measured = true;
-            seconds *= i == OVERLAP ? share_left(plan, at) : 1.0;
+            seconds *= i == OVERLAP ? left * share_by_wgmma(card, c) : 1.0;
         }
         s->by_rates[i] += seconds;
     }
