@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Commands that share a launch (runtime/join.c) store what they store one by one, in fewer launches: norm, product and
- * rotation or gate, and new rows of caches with attention. Commands that disturb each other are not joined.
+ * rotation or gate, and new rows of caches with attention. Commands that disturb each other are not joined. The same
+ * holds for sums of rows in training.
  * TX_OCL_VARIANT selects the kernels. Exit status 77: there is no OpenCL device. */
 #include "api/base/half.h"
 #include "backends/backend.h"
@@ -20,6 +21,7 @@ static const tx_backend *const be = &tx_backend_opencl;
 typedef struct job {
     tx_command command[3];
     int32_t length, used;
+    bool backward;
     float before[BYTES / 4], after[2][BYTES / 4];
 } job;
 static job j;
@@ -93,7 +95,7 @@ static int run(tx_context *context, bool whole, void *after)
     tx_controls controls = {{{0}}};
     int64_t bytes = 0;
     int launches = 0;
-    const tx_program program = {.length = j.length, .commands = j.command, .whole = whole, .forward = true};
+    const tx_program program = {.length = j.length, .commands = j.command, .whole = whole, .forward = !j.backward};
     tx_status s = be->prepare(context, &program, &x, &bytes);
     TX_THEN(s, be->allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, BYTES, &memory));
     TX_THEN(s, be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof controls, &control));
@@ -310,6 +312,43 @@ static void test_attention(tx_context *context)
         test_caches(context, &cases[i].p, cases[i].launches, cases[i].what);
 }
 
+/* The gradient of attention is summed over rows. With `rotates` it is rotated in place before. */
+static void test_sum(tx_context *context, bool rotates, const char *what)
+{
+    static tx_rope rope = {.theta = 1e4f, .factor = 1.0f, .magnitude = 1.0f};
+    const int64_t B = 2, T = 9, heads = 2, d = 16, n = 3 * heads * d;
+    begin();
+    j.backward = true;
+    tx_attrs attrs = {.scale = 0.25f, .attention.heads = (int32_t)heads, .attention.kv_heads = (int32_t)heads};
+    tx_command *c = add(TX_OP_ATTENTION_GRAD, attrs);
+    for (int i = 0; i < 3; i++)
+        c->in[i] = operand(TX_F32, TX_SHAPE(B, T, i == 1 ? n : heads * d));
+    c->in[3] = operand(TX_F32, TX_SHAPE(B, heads, T));
+    c->out[0] = operand(TX_F32, TX_SHAPE(B, T, n));
+    c->out[1] = operand(TX_F32, TX_SHAPE(B, heads, T));
+    const tx_operand gradient = c->out[0];
+    if (rotates) {
+        attrs = (tx_attrs){.rope = &rope, .alpha = 1.0f, .scale = 1.0f};
+        attrs.attention.head_size = (int32_t)d;
+        attrs.attention.heads = 2 * (int32_t)heads;
+        c = add(TX_OP_ROTARY, attrs);
+        c->in[0] = c->out[0] = gradient;
+        c->in[1] = numbers(B, 3, 5);
+    }
+    c = add(TX_OP_REDUCE, (tx_attrs){.axis = TX_AXIS_ROWS, .alpha = 1.0f, .control = -1});
+    c->in[0] = gradient;
+    c->out[0] = operand(TX_F32, TX_SHAPE(n));
+    c->out[1] = operand(TX_F32, TX_SHAPE(tx_reduce_work(TX_AXIS_ROWS, &gradient.shape)));
+    tx_command *const sum = c;
+    memset(j.after, 0, sizeof j.after);
+    const int apart = run(context, false, j.after[0]), joined = run(context, true, j.after[1]);
+    sum->out[1].dtype = TX_DTYPE_COUNT; /* may not be used */
+    const bool good = apart > 0 && joined == apart && difference() <= 1.0;
+    printf("%s  %s: %.2g of the tolerance apart\n", good ? "ok" : "FAIL", what, difference());
+    failures += !good;
+    j.backward = false;
+}
+
 int main(void)
 {
     int32_t devices = 0;
@@ -326,6 +365,8 @@ int main(void)
     test_products(context);
     test_shared_memory(context);
     test_attention(context);
+    test_sum(context, false, "a sum of the gradient of attention");
+    test_sum(context, true, "a sum after a rotation in place");
     be->close(context);
     return failures > 0;
 }

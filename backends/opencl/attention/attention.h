@@ -21,6 +21,10 @@ typedef struct tx_cl_attention {
     bool cached;
     const tx_cl_limits *limits; /* of its kernels */
     char facts[160];            /* build options that do not depend on tiles */
+    /* Absent operands of the gradients of queries, and of keys and values. A form that can sum the columns of its
+     * result over tiles of rows reserves and fills its operand, fp32 [tiles, columns]. NULL if nothing needs the sums.
+     */
+    tx_operand *column_sums;
 } tx_cl_attention_job;
 
 /* A form: the tile and work-group sizes of one kernel. */
@@ -31,6 +35,7 @@ typedef struct tx_cl_attention_form {
     int out_rows;                 /* AR */
     int64_t local_bytes, floats;  /* floats: in the registers of a work-item */
     double share;                 /* expected share of the best rate of ordinary (not matrix) units */
+    bool sums;                    /* can sum columns: the kernel has an operand for the sums */
     const void *own;              /* data of the kind */
     char name[TX_CL_CHOICE_NAME];
 } tx_cl_attention_form;

@@ -84,9 +84,10 @@ static void divide(tx_cl_builder *b, const tx_cl_attention_job *a, const int64_t
                    : tx_cl_parts_per_launch(b, whole[0], a->command->attrs.attention.causal ? 2.0 * head : head);
 }
 
-/* Launches a form with `share` work-groups from `first` on. */
+/* Launches a form with `share` work-groups from `first` on. `sums`: the operand for column sums, or NULL. */
 static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                         const tx_cl_attention_form *f, const int64_t first[3], const int64_t share[3])
+                         const tx_cl_attention_form *f, const tx_operand *sums, const int64_t first[3],
+                         const int64_t share[3])
 {
     const tx_command *c = a->command;
     const size_t local[] = {(size_t)f->group, 1, 1};
@@ -108,6 +109,8 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
     tx_cl_arg_control(b);
     if (a->sinks)
         TX_CL_OPERANDS(b, a->sinks);
+    if (f->sums)
+        TX_CL_OPERANDS(b, sums);
     if (f->kind->local_argument)
         tx_cl_arg_local(b, (size_t)f->local_bytes);
 }
@@ -128,13 +131,17 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
         (double)(a->B * a->heads * a->T) * keys * (c->attrs.attention.causal && !a->window ? 0.5 : 1.0);
     const int64_t whole[3] = {tx_cl_blocks(a->T, f.lines), kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads, a->B};
     int64_t share[3], first[3], part[3];
+    tx_operand *sums = a->column_sums && f.sums ? &a->column_sums[kernel - TX_CL_GRAD_Q] : NULL;
+    if (sums)
+        *sums = tx_cl_scratch(b, TX_F32,
+                              TX_SHAPE(whole[2] * whole[0], (kernel == TX_CL_GRAD_KV ? 2 : 1) * whole[1] * a->d));
     divide(b, a, whole, 2.0 * kernels[kernel].products * scores * a->d, share);
     for (first[2] = 0; first[2] < whole[2]; first[2] += share[2])
         for (first[1] = 0; first[1] < whole[1]; first[1] += share[1])
             for (first[0] = 0; first[0] < whole[0]; first[0] += share[0]) {
                 for (int i = 0; i < 3; i++)
                     part[i] = tx_cl_least(share[i], whole[i] - first[i]);
-                launch_share(b, a, kernel, &f, first, part);
+                launch_share(b, a, kernel, &f, sums, first, part);
             }
     return b->status;
 }
@@ -191,10 +198,13 @@ tx_status tx_cl_attention_sink_grad(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
-/* Inputs: do, qkv, o, lse, lengths, starts. Launches the row sums first, then queries, then keys and values. */
+/* Inputs: do, qkv, o, lse, lengths, starts. Launches the row sums first, then queries, then keys and values, and the
+ * sum of the result over all rows if that is joined. */
 tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
 {
-    const tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4], &c->in[5], NULL);
+    tx_operand sums[2] = {{.dtype = TX_DTYPE_COUNT}, {.dtype = TX_DTYPE_COUNT}};
+    tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4], &c->in[5], NULL);
+    a.column_sums = b->after ? sums : NULL;
     char note[2][160] = {"", ""}, variant[352];
     launch_delta(b, &a, &c->in[0], &c->in[2], &c->out[1]);
     for (int i = 0; i < 2; i++) {
@@ -203,5 +213,5 @@ tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
     }
     snprintf(variant, sizeof variant, "tiles %s and %s", note[0], note[1]);
     tx_cl_variant(b, variant);
-    return b->status;
+    return b->after ? tx_cl_sum_after(b, sums, 2) : b->status;
 }

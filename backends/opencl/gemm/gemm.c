@@ -39,19 +39,15 @@ static tx_status emit_product(tx_cl_builder *b, const tx_cl_gemm_choice *choice,
     return b->status;
 }
 
-/* Emits the product and the sum of its rows. The sum's own work memory may still be used by commands between them. */
+/* Emits the product and the sum of its rows. */
 static tx_status emit_with_sum(tx_cl_builder *b, const tx_cl_gemm_choice *choice, const tx_cl_product *p,
                                const tx_command *c)
 {
-    tx_command sum = *b->after;
     tx_operand column_sums = {.dtype = TX_DTYPE_COUNT};
     tx_cl_product with = *p;
     with.column_sums = &column_sums;
     TX_TRY(emit_product(b, choice, &with, c));
-    if (tx_present(&column_sums))
-        return tx_cl_sum_blocks(b, &sum, &column_sums);
-    sum.out[1] = tx_cl_scratch(b, sum.out[1].dtype, sum.out[1].shape);
-    return b->emit(b, &sum);
+    return tx_cl_sum_after(b, &column_sums, 1);
 }
 
 tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c)

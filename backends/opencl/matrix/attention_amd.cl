@@ -13,6 +13,8 @@
 #define OWN_OF(i, lane) ((lane) % ATOM_M)
 #define OTHER_OF(e, lane) ((e) / 8 * 16 + (lane) / ATOM_M * 8 + (e) % 8)
 #define BESIDE 8
+#define LINE_BIT 1
+#define LINE_END ATOM_M
 #define STAGES 1
 #define JOIN(operation, x) x = operation(x, across(x, ATOM_M, shown));
 

@@ -109,6 +109,8 @@ static void list(const tx_cl_attention_kind *kind, const tx_context *context, co
                                   .lines = own,
                                   .group = m->warps * m->lanes,
                                   .local_bytes = local_bytes(m, own, a->d, attrs->draw.p > 0.0f),
+                                  .sums = kernel != TX_CL_FORWARD && m->vendor != TX_CL_INTEL && a->window == 0 &&
+                                          !a->starts,
                                   .own = m};
         snprintf(f.name, sizeof f.name, "%s", m->name);
         f.share = suits(context, a, m, &f, why);

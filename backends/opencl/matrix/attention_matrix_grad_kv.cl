@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The gradients of attention's keys and values by matrix units. A work-group holds OWN_LINES keys and loops over the
- * queries of all heads that read them, so no sum crosses work-groups.
+ * queries of all heads that read them, so no sum crosses work-groups. `column_sums`, if not NULL, gets the sums of the
+ * gradients' columns over each tile of keys.
  *
  * With PAIRED two warps share their keys, if the registers of one cannot hold both gradients. The first warp
  * computes the scores and the gradient of values, the second the gradients of probabilities and the gradient of
@@ -157,7 +158,7 @@ TX_INLINE void work_step(work *w, const __local ab_t *q, const __local ab_t *dy,
 }
 
 static void work_store(work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride, int line,
-                       int left, int lane, __local uint *shown)
+                       int left, int lane)
 {
     store_out(&w->out, w->second ? scale : keep, w->second ? dk : dv, stride, line, left, lane);
 }
@@ -221,17 +222,27 @@ TX_INLINE void work_step(work *w, const __local ab_t *q, const __local ab_t *dy,
 }
 
 static void work_store(work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride, int line,
-                       int left, int lane, __local uint *shown)
+                       int left, int lane)
 {
-    out_end(&w->dv, 1, shown);
-    out_end(&w->dk, 0, shown);
     store_out(&w->dk, scale, dk, stride, line, left, lane);
     store_out(&w->dv, keep, dv, stride, line, left, lane);
 }
 #endif
 
+#if SUMS_COLUMNS
+#define STORE_SUMS                                                                     \
+    if (column_sums) {                                                                 \
+        const int tile = b * ((T - 1) / OWN_LINES + 1) + k0 / OWN_LINES;               \
+        column_sums += column_sums_at + (tile * 2 * kv_heads + kv_head) * (long)D;     \
+        store_sums(&work.dk, scale, column_sums, pool, item, shown);                   \
+        store_sums(&work.dv, keep, column_sums + kv_heads * D, pool, item, shown);     \
+    }
+#else
+#define STORE_SUMS
+#endif
+
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
-attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
+attention_grad_kv(ATTENTION_GRAD_ARGUMENTS SUMS_ARGUMENTS)
 {
     LOCAL_MEMORY;
     __local float minus_lse_of[STAGES * OTHERS], delta_of[STAGES * OTHERS];
@@ -284,6 +295,9 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         work_step(&work, here, here + BLOCK(ALONG | TURNED), &of, scale * LOG2_E, bits, drop.keep, line, lane, shown);
     }
     dqkv += dqo + b * (long)T * stride + key + (uint)k0 * stride;
-    work_store(&work, dqkv, dqkv + kv_heads * D, scale, DROPOUT ? 1.0f / (1.0f - p) : 1.0f, stride, line, T - k0, lane,
-               shown);
+    const float keep = DROPOUT ? 1.0f / (1.0f - p) : 1.0f;
+    out_end(&work.dv, 1, shown);
+    out_end(&work.dk, 0, shown);
+    work_store(&work, dqkv, dqkv + kv_heads * D, scale, keep, stride, line, T - k0, lane);
+    STORE_SUMS
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The gradient of attention's queries by matrix units. A work-group holds OWN_LINES queries and loops over the keys.
+ * `column_sums`, if not NULL, gets the sums of the gradient's columns over each tile of queries.
  */
 #define KEYS_OUT 0
 #define OWN_BLOCKS 2
@@ -41,7 +42,7 @@ TX_INLINE void slopes(scores *s, scores *t, const rows *state, float factor, con
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
-attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
+attention_grad_q(ATTENTION_GRAD_ARGUMENTS SUMS_ARGUMENTS)
 {
     LOCAL_MEMORY;
     QUERY_TILE(OWN_LINES, OTHERS);
@@ -85,4 +86,10 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
     }
     out_end(&out, 0, shown);
     store_out(&out, scale, dqkv + dqo + (b * (long)T + q0) * stride + head * D, stride, line, T - q0, lane);
+#if SUMS_COLUMNS
+    if (column_sums) {
+        const int tile = b * ((T - 1) / OWN_LINES + 1) + q0 / OWN_LINES;
+        store_sums(&out, scale, column_sums + column_sums_at + (tile * heads + head) * (long)D, pool, item, shown);
+    }
+#endif
 }

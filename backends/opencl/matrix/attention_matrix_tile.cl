@@ -55,6 +55,8 @@ typedef h_t ab_t;
  *   LINE_OF, OWN_OF    Which of these sum e belongs to, and the position of that line.
  *   OTHER_OF           The other line, or column of the output, of sum e. BESIDE of them are adjacent.
  *   JOIN               Combines the values of an own line in several lanes.
+ *   LINE_BIT, LINE_END Powers of two: the lowest bit of a lane's number that selects its own lines, and the one after
+ *   the highest. Not defined if lanes cannot exchange sums.
  *   `load_own`, `load_other`   Load fragments of an atom's lines and 16 terms.
  *   `load_turned`      Loads fragments of columns; lines are the terms.
  *   `fragment_of`      Makes an own fragment of 16 terms from sums of each lane: from 8, or from all of an atom.

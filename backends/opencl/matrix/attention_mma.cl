@@ -11,6 +11,8 @@
 #define OWN_OF(i, lane) ((lane) / 4 + 8 * (i))
 #define OTHER_OF COLUMN_OF
 #define BESIDE ROW_RUN
+#define LINE_BIT 4
+#define LINE_END 32
 /* In gradients, wgmma still reads the lines of the step before while those of the next one are copied. */
 #define STAGES (ATOM == WGMMA && OWN_BLOCKS == 2 ? 3 : 2)
 #define JOIN(operation, x)                                                                                             \

@@ -42,8 +42,9 @@ tx_status tx_cl_by_columns(tx_cl_builder *b, const tx_command *c, const char *so
                            const char *options, int64_t columns, int64_t rows);
 tx_status tx_cl_by_rows(tx_cl_builder *b, const tx_command *c, const char *source, const char *kernel,
                         const char *options, int64_t columns, int64_t rows);
-/* Emits REDUCE over rows as the sum of `sums` [blocks, columns], sums of its operand over blocks of rows. */
-tx_status tx_cl_sum_blocks(tx_cl_builder *b, const tx_command *c, const tx_operand *sums);
+/* Emits b->after, a sum of the last command's result over rows. Operand i of `sums`, fp32 [blocks, columns], has the
+ * sums of the next columns over blocks of rows. If one is absent, the result is read again. */
+tx_status tx_cl_sum_after(tx_cl_builder *b, const tx_operand *sums, int count);
 /* Passes the arguments for attrs.accumulate: int accumulate, __global const uint *control. */
 tx_status tx_cl_arg_accumulate(tx_cl_builder *b, const tx_command *c);
 /* Passes the arguments of a draw for x [sample, .., columns]: long rows of a sample, float number, int site, int

@@ -253,10 +253,23 @@ static void reduce_over_rows(tx_cl_builder *b, const tx_command *c, float alpha)
     sum_columns(b, c, &c->out[1], tx_row_blocks(rows), &c->out[0], 1, c->attrs.reduction, alpha, c->attrs.control);
 }
 
-tx_status tx_cl_sum_blocks(tx_cl_builder *b, const tx_command *c, const tx_operand *sums)
+/* The sum's own work memory may still be used by commands before it. */
+tx_status tx_cl_sum_after(tx_cl_builder *b, const tx_operand *sums, int count)
 {
-    sum_columns(b, c, sums, tx_shape_rows(&sums->shape), &c->out[0], 1, c->attrs.reduction, c->attrs.alpha,
-                c->attrs.control);
+    tx_command c = *b->after;
+    bool present = true;
+    for (int i = 0; i < count; i++)
+        present = present && tx_present(&sums[i]);
+    if (!present) {
+        c.out[1] = tx_cl_scratch(b, c.out[1].dtype, c.out[1].shape);
+        return b->emit(b, &c);
+    }
+    for (int i = 0; i < count; i++) {
+        c.out[0].shape = TX_SHAPE(tx_shape_last(&sums[i].shape));
+        sum_columns(b, &c, &sums[i], tx_shape_rows(&sums[i].shape), &c.out[0], 1, c.attrs.reduction, c.attrs.alpha,
+                    c.attrs.control);
+        c.out[0].offset += tx_operand_bytes(&c.out[0]);
+    }
     return b->status;
 }
 

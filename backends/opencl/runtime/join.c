@@ -5,7 +5,8 @@
  * in its caches. All results are stored as by separate launches. Work-groups of a launch run in any order, so none may
  * write memory that another one reads.
  *
- * In training, a product sums its result over rows for the gradient of a bias, which would read the result again.
+ * In training, a product or the gradient of attention sums its result over rows for the gradient of a bias, which would
+ * read the result again.
  */
 #include "backends/opencl/runtime/internal.h"
 
@@ -91,27 +92,41 @@ static bool takes_append(const tx_command *append, const tx_command *attention)
 #define takes_append(append, attention) false
 #endif
 
-#define SUM_AHEAD 4 /* commands after a product among which its sum is searched */
+#define SUM_AHEAD 4 /* later commands among which the sum of a result is searched */
 
-/* Returns the number of the command that sums the result of product `at` over rows, or 0. It is executed with the
- * product, so the commands between them must neither read nor write its sums. */
+/* Whether an output of the command is in this memory, or, if `reads`, an input. */
+static bool uses(const tx_command *c, const tx_operand *memory, bool reads)
+{
+    bool found = false;
+    for (int o = 0; o < TX_MAX_OUT; o++)
+        found = found || tx_cl_overlap(memory, &c->out[o]);
+    for (int i = 0; i < TX_MAX_IN && reads; i++)
+        found = found || tx_cl_overlap(memory, &c->in[i]);
+    return found;
+}
+
+/* Whether some form of the command can sum the columns of its result. */
+static bool may_sum(const tx_context *context, const tx_command *c)
+{
+    return !context->limits.cpu &&
+           (c->op == TX_OP_ATTENTION_GRAD || (c->op == TX_OP_MATMUL && c->attrs.epilogue == TX_EPILOGUE_GELU_GRAD));
+}
+
+/* Returns the number of the command that sums the result of command `at` over rows, or 0. Both are executed together,
+ * so the commands between them must neither use the sums nor write over the result. */
 static int32_t sum_of(const tx_context *context, const tx_program *program, int32_t at)
 {
-    const tx_command *product = &program->commands[at];
-    if (product->op != TX_OP_MATMUL || product->attrs.epilogue != TX_EPILOGUE_GELU_GRAD || context->limits.cpu)
+    const tx_command *c = program->commands;
+    if (!may_sum(context, &c[at]))
         return 0;
     for (int32_t i = at + 1; i < program->length && i <= at + SUM_AHEAD; i++) {
-        const tx_command *sum = &program->commands[i];
+        const tx_command *sum = &c[i];
         if (sum->op != TX_OP_REDUCE || sum->attrs.axis != TX_AXIS_ROWS || sum->attrs.reduction != TX_REDUCE_SUM ||
-            !is_same(&product->out[0], &sum->in[0]))
+            !is_same(&c[at].out[0], &sum->in[0]))
             continue;
         bool free = true;
-        for (int32_t k = at; k < i && free; k++) {
-            for (int o = 0; o < TX_MAX_IN && free; o++)
-                free = !tx_cl_overlap(&sum->out[0], &program->commands[k].in[o]);
-            for (int o = 0; o < TX_MAX_OUT && free; o++)
-                free = !tx_cl_overlap(&sum->out[0], &program->commands[k].out[o]);
-        }
+        for (int32_t k = at; k < i && free; k++)
+            free = !uses(&c[k], &sum->out[0], true) && (k == at || !uses(&c[k], &sum->in[0], false));
         return free ? i : 0;
     }
     return 0;
