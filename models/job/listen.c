@@ -109,7 +109,7 @@ static void report_progress(void *context, const char *what, int64_t done, int64
     const char *slash = strrchr(what, '/');
     tx_format(detail, sizeof detail, "%.40s, %.0f %%", slash ? slash + 1 : what,
               total > 0 ? 100.0 * (double)done / (double)total : 0.0);
-    tx_watchdog_alive(j->watch, detail);
+    tx_watchdog_alive(j->watch, total > 0 && done >= total ? "" : detail); /* what follows may report nothing */
     if (j->listener.progress && tx_job_leads(j))
         j->listener.progress(j->listener.context, what, done, total);
 }
