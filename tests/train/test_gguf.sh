@@ -67,6 +67,9 @@ outcome 0 "" "$bin/txconvert" "$work/few" --to "$work/second.gguf" --outtype q4_
 cmp -s "$work/first.gguf" "$work/second.gguf" || fail "--imatrix differs from --calibrate"
 cmp -s "$work/first.gguf" "$work/plain.gguf" && fail "a text changes nothing"
 head -c 20 "$work/text" > "$work/short"
+outcome 2 "threads is for --calibrate" "$bin/txconvert" "$work/few" --to "$work/none.gguf" --threads 1
+outcome 2 "seed is for several adapters" "$bin/txconvert" "$work/few" --to "$work/none.gguf" --seed 1
+outcome 2 "outtype is for one MODEL" "$bin/txconvert" "$work/few" "$work/few" --to "$work/none" --outtype bf16
 outcome 1 "give one of at least" "$bin/txconvert" "$work/few" --to "$work/none.gguf" --outtype q4_0 \
     --calibrate "$work/short" --device "$device"
 outcome 1 "does not use it" "$bin/txconvert" "$work/few" --to "$work/none.gguf" --calibrate "$work/text"

@@ -76,6 +76,34 @@ static const tx_cli program = {
     .operands_most = ADAPTERS,
 };
 
+/* Refuses options that this command would not use. */
+static int check(const settings *set)
+{
+    static const char one[] = "one MODEL", several[] = "several adapters", text[] = "--calibrate";
+    const settings *s = set, *d = &defaults;
+    const bool combines = s->from.count > 1, reads = s->calibration.text;
+    const struct {
+        const char *name, *needs;
+        bool used, given;
+    } uses[] = {{"outtype", one, !combines, s->type != d->type},
+                {"calibrate", one, !combines, s->calibration.text},
+                {"imatrix", one, !combines, s->calibration.file},
+                {"device", text, reads, s->calibration.device},
+                {"threads", text, reads, s->calibration.threads != d->calibration.threads},
+                {"combination_type", several, combines, s->combination != d->combination},
+                {"weights", several, combines, s->weights},
+                {"density", several, combines, s->density < d->density},
+                {"majority_sign_method", several, combines, s->frequency != d->frequency},
+                {"svd_rank", several, combines, s->rank != d->rank},
+                {"seed", several, combines, s->seed != d->seed}};
+    if (!s->to)
+        return tx_complain(&program, TX_EXIT_USAGE, "--to is missing: give the file or folder to write");
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
+        if (uses[i].given && !uses[i].used)
+            return tx_complain(&program, TX_EXIT_USAGE, "--%s is for %s: leave it out", uses[i].name, uses[i].needs);
+    return TX_GO_ON;
+}
+
 static int combine(const settings *set)
 {
     double weight[ADAPTERS];
@@ -95,11 +123,11 @@ static int combine(const settings *set)
 int main(int argc, char **argv)
 {
     settings set = defaults;
-    const int result = tx_options_parse(&program, argc, argv, &set);
+    int result = tx_options_parse(&program, argc, argv, &set);
+    if (result == TX_GO_ON)
+        result = check(&set);
     if (result != TX_GO_ON)
         return result;
-    if (!set.to)
-        return tx_complain(&program, TX_EXIT_USAGE, "--to is missing: give the file or folder to write");
     if (set.from.count > 1)
         return combine(&set);
     tx_alive *alive = tx_alive_start(&program, stderr, "converting");
