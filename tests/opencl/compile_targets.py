@@ -6,7 +6,9 @@ The compilers are clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas i
 Intel and for CPUs, and Intel's ocloc if installed (Debian: intel-opencl-icd), to machine code of DG2 and PVC.
 GPT-2's programs are also compiled for all other targets (targets.py).
 
-    compile_targets.py KERNEL_TEXTS [--quick]     --quick: a sixth of the suite's programs for each device, not the same
+    compile_targets.py KERNEL_TEXTS [--quick]     --quick: an eighth of the suite's programs for each device, not the
+                                                  same, and half of the other targets. TX_TEST_TURN / 4 selects which:
+                                                  tools/check runs this test at every fourth commit
 
 All extensions of OpenCL C are off, so that double precision, half arithmetic and sub-groups do not compile. SPIR-V
 needs none of their capabilities either, except those of sub-groups for DPAS. Exit status 77: no compiler is
@@ -81,7 +83,9 @@ def compile_by_ocloc(tools, target, program, folder):
 def main():
     if len(sys.argv) != 2 and sys.argv[2:] != ["--quick"]:
         sys.exit(__doc__)
-    step = 6 if sys.argv[2:] else 1
+    quick = bool(sys.argv[2:])
+    turn = int(os.environ.get("TX_TEST_TURN", "0")) // 4
+    step, half = (8, slice(turn % 2, None, 2)) if quick else (1, slice(None))
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder, sys.argv[1])
@@ -89,10 +93,10 @@ def main():
         tools.spirv_tools = run(["sh", "-c", "command -v spirv-val && command -v spirv-dis"])[0] == 0
         sets = {name: [Programs(sys.argv[1], name, what, folder) for what in ("ops", "gpt2")]
                 for name in ("cdna2", "nvidia", "arc", "intel", "cpu")}
-        device = {name: list({str(p): p for p in both[0].list[i % step::step] + both[1].list}.values())
+        device = {name: list({str(p): p for p in both[0].list[(i + turn) % step::step] + both[1].list}.values())
                   for i, (name, both) in enumerate(sets.items())}
         work = [("gfx90a", p) for p in device["cdna2"]] + [("sm_90", p) for p in device["nvidia"]]
-        others = [target for target in AMD + NVIDIA if target not in ("gfx90a", "sm_90")]
+        others = [target for target in AMD + NVIDIA if target not in ("gfx90a", "sm_90")][half]
         programs = {name: Programs(sys.argv[1], name, "gpt2", folder).list
                     for name in {DEVICE[target] for target in others}}
         work += [(target, p) for target in others for p in programs[DEVICE[target]]]
