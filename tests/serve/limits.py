@@ -52,6 +52,9 @@ def test_parallel(server):
         status, answer, retry = ask(server, "two words", max_tokens=1)
         if status == 429:
             break
+        for s in streams:
+            s.close()
+        server.wait_for("requests_running", 0)
     error = answer.get("error", {})
     check(status == 429 and error["code"] == "rate_limit_exceeded" and error["type"] == "rate_limit_error" and
           "2 requests at once" in error["message"] and int(retry) >= 1, f"a third request: {status} {answer} {retry}")
