@@ -91,7 +91,7 @@ tx_status tx_model_state(const tx_model *model, int32_t index, int32_t k, tx_sta
 int64_t tx_model_state_bytes(const tx_model *model);
 /* Whether an optimizer works on whole parameters. Ranks then divide updates by tx_parallel_options.whole. */
 bool tx_optimizer_is_whole(tx_optimizer_kind kind);
-/* True if updates divide by the root of a second moment plus epsilon. With an epsilon of 0, moments of 0 give NaN. */
+/* Whether keep_zeros needs an epsilon above 0: weights that stay 0 have moments of 0, and 0 / 0 is NaN. */
 bool tx_optimizer_needs_epsilon(tx_optimizer_kind kind);
 
 /* Copies `bytes` from `data` into an input; the caller may reuse the data at once. Indices that are out of range for

@@ -7,7 +7,7 @@
 
 #include "models/arch/pooling.h"
 
-/* What is computed. */
+/* A model and how a pass computes it. */
 typedef struct tx_pass_spec {
     tx_model *model; /* which has the parameters of `config` */
     const tx_config *config;
