@@ -129,7 +129,8 @@ def environment(bin_folder, work, launcher):
             with open(os.path.join(tools, name), "w") as script:
                 script.write(f'#!/bin/sh\nexec "{launcher}" "$@"\n')
             os.chmod(os.path.join(tools, name), 0o755)
-    changed = {"PATH": os.pathsep.join((bin_folder, tools, HUB_FOLDER, os.environ["PATH"])), "HOME": os.path.join(work, "home"),
+    changed = {"PATH": os.pathsep.join((bin_folder, tools, HUB_FOLDER, os.environ["PATH"])),
+               "HOME": os.path.join(work, "home"),
                "TX_PROGRESS": "0", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", "LC_ALL": "C.UTF-8",
                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMPI_MCA_rmaps_base_oversubscribe": "1",
