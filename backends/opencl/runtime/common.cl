@@ -100,8 +100,12 @@ typedef int16 ivec;
         return;                                                                                                        \
     }
 #else
-#define TX_LOAD_END(value, pad)
-#define TX_STORE_END(type, v, put)
+#define TX_LOAD_END(value, pad)                                                                                        \
+    if (i >= n)                                                                                                        \
+        return pad;
+#define TX_STORE_END(type, v, put)                                                                                     \
+    if (i >= n)                                                                                                        \
+        return;
 #endif
 
 static vec tx_load(const __global float *p, long i, long n, float pad)
