@@ -16,13 +16,7 @@
  *   OWN_BLOCKS         Blocks of own lines, 1 or 2.
  *   STAGE_ELEMENTS     Elements of a step's blocks of other lines.
  */
-#define MMA 1
-#define MFMA 2
-#define WMMA11 3
-#define WMMA12 4
-#define WGMMA 5
-#define DPAS8 6
-#define DPAS16 7
+#include "matrix_atoms.cl"
 
 #include "backends/opencl/attention/attention_shared.cl"
 

@@ -27,13 +27,7 @@
  *   EMULATED         With 1 the text before the atoms defines their instructions in OpenCL C, for tests.
  */
 
-#define MMA 1
-#define MFMA 2
-#define WMMA11 3
-#define WMMA12 4
-#define WGMMA 5
-#define DPAS8 6
-#define DPAS16 7
+#include "matrix_atoms.cl"
 
 #define GOES_ON (ATOM == WGMMA)
 #define BAND (ATOM == WGMMA ? 16 : 8)
