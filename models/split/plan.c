@@ -149,7 +149,7 @@ static int64_t key(const tx_json *json, const char *const *names, int64_t absent
 
 #define KEY(json, absent, ...) key(json, (const char *const[]){__VA_ARGS__, NULL}, absent)
 
-/* The fraction of the layers' weights that belongs to experts. Experts are arrays of three dimensions. */
+/* The fraction of the layers' weights that belongs to experts. */
 static tx_status share_of_experts(const tx_config *config, tx_split_model *m)
 {
     char name[TX_ARCH_NAME];
@@ -160,7 +160,7 @@ static tx_status share_of_experts(const tx_config *config, tx_split_model *m)
         double count = 1.0;
         for (int32_t d = 0; d < spec.shape.rank; d++)
             count *= (double)spec.shape.dim[d];
-        experts += spec.shape.rank == 3 ? count : 0.0;
+        experts += spec.experts ? count : 0.0;
         all += spec.table ? 0.0 : count;
     }
     m->expert_share = experts / all;
@@ -177,7 +177,7 @@ static tx_status find_shape(const tx_config *config, const tx_trainer_options *b
                               .kv_heads = KEY(json, config->heads, "num_key_value_heads"),
                               .vocab = tx_arch_padded_vocab(config),
                               .block = base->block,
-                              .experts = KEY(json, 0, "num_local_experts", "num_experts"),
+                              .experts = KEY(json, 0, "num_local_experts", "num_experts", "n_routed_experts"),
                               .chosen = KEY(json, 1, "num_experts_per_tok")};
     model->kv_width = model->kv_heads * KEY(json, config->width / config->heads, "head_dim");
     tx_json_free(json);
