@@ -6,9 +6,10 @@ The compilers are clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas i
 Intel and for CPUs, and Intel's ocloc if installed (Debian: intel-opencl-icd), to machine code of DG2 and PVC.
 GPT-2's programs are also compiled for all other targets (targets.py).
 
-    compile_targets.py KERNEL_TEXTS [--quick]     --quick: an eighth of the suite's programs for each device, not the
-                                                  same, and half of the other targets. TX_TEST_TURN / 4 selects which:
-                                                  tools/check runs this test at every fourth commit
+    compile_targets.py KERNEL_TEXTS [--quick PART]    PART is `machines` (AMD and NVIDIA) or `spirv` (SPIR-V and ocloc):
+                                                      an eighth of the suite's programs for each device, not the same,
+                                                      and half of the other targets. TX_TEST_TURN / 4 selects which:
+                                                      tools/check runs each part at every fourth commit
 
 All extensions of OpenCL C are off, so that double precision, half arithmetic and sub-groups do not compile. SPIR-V
 needs none of their capabilities either, except those of sub-groups for DPAS. Exit status 77: no compiler is
@@ -80,10 +81,41 @@ def compile_by_ocloc(tools, target, program, folder):
     return text or "no binary" if status or not made else None
 
 
+PARTS = {"machines": ("cdna2", "nvidia"), "spirv": ("arc", "intel", "cpu")}
+
+
+def for_machines(device, sets, half, kernel_texts, folder):
+    """Pairs (target, program) for AMD and NVIDIA."""
+    work = [("gfx90a", p) for p in device["cdna2"]] + [("sm_90", p) for p in device["nvidia"]]
+    others = [target for target in AMD + NVIDIA if target not in ("gfx90a", "sm_90")][half]
+    programs = {name: Programs(kernel_texts, name, "gpt2", folder).list for name in {DEVICE[t] for t in others}}
+    work += [(target, p) for target in others for p in programs[DEVICE[target]]]
+    # Texts that no device launches must compile without options.
+    on_cpus = sets["cpu"][1] if "cpu" in sets else Programs(kernel_texts, "cpu", "gpt2", folder)
+    launched = {p.source for d in [on_cpus, *sets["cdna2"], *sets["nvidia"]] for p in d.list}
+    rest = [p for p in sets["cdna2"][0].unlaunched() if p.source not in launched]
+    return work + [(target, p) for target in ("gfx90a", "sm_90") for p in rest]
+
+
+def for_spirv(tools, device):
+    """Pairs (target, program) for SPIR-V, and for Intel's devices by its own compiler."""
+    work = []
+    if tools.translator:
+        work += [("SPIR-V", p) for name in PARTS["spirv"] for p in device[name]]
+    else:
+        print("no clang-N and llvm-spirv-N of one version: nothing is translated to SPIR-V")
+    if tools.ocloc:
+        work += [(target, p) for target, name in INTEL.items() for p in device[name]]
+    else:
+        print("no ocloc: nothing is compiled for " + " and ".join(INTEL))
+    return work
+
+
 def main():
-    if len(sys.argv) != 2 and sys.argv[2:] != ["--quick"]:
+    quick = sys.argv[2:3] == ["--quick"]
+    if len(sys.argv) != (4 if quick else 2) or quick and sys.argv[3] not in PARTS:
         sys.exit(__doc__)
-    quick = bool(sys.argv[2:])
+    parts = sys.argv[3:] or list(PARTS)
     turn = int(os.environ.get("TX_TEST_TURN", "0")) // 4
     step, half = (8, slice(turn % 2, None, 2)) if quick else (1, slice(None))
     failures = 0
@@ -92,26 +124,14 @@ def main():
         tools.ocloc = shutil.which("ocloc")
         tools.spirv_tools = run(["sh", "-c", "command -v spirv-val && command -v spirv-dis"])[0] == 0
         sets = {name: [Programs(sys.argv[1], name, what, folder) for what in ("ops", "gpt2")]
-                for name in ("cdna2", "nvidia", "arc", "intel", "cpu")}
+                for part in parts for name in PARTS[part]}
         device = {name: list({str(p): p for p in both[0].list[(i + turn) % step::step] + both[1].list}.values())
                   for i, (name, both) in enumerate(sets.items())}
-        work = [("gfx90a", p) for p in device["cdna2"]] + [("sm_90", p) for p in device["nvidia"]]
-        others = [target for target in AMD + NVIDIA if target not in ("gfx90a", "sm_90")][half]
-        programs = {name: Programs(sys.argv[1], name, "gpt2", folder).list
-                    for name in {DEVICE[target] for target in others}}
-        work += [(target, p) for target in others for p in programs[DEVICE[target]]]
-        if tools.translator:
-            work += [("SPIR-V", p) for name in ("arc", "intel", "cpu") for p in device[name]]
-        else:
-            print("no clang-N and llvm-spirv-N of one version: nothing is translated to SPIR-V")
-        if tools.ocloc:
-            work += [(target, p) for target, name in INTEL.items() for p in device[name]]
-        else:
-            print("no ocloc: nothing is compiled for " + " and ".join(INTEL))
-        # Texts that no device launches must compile without options.
-        launched = {p.source for both in sets.values() for d in both for p in d.list}
-        rest = [p for p in sets["cdna2"][0].unlaunched() if p.source not in launched]
-        work += [(target, p) for target in ("gfx90a", "sm_90") for p in rest]
+        work = []
+        if "machines" in parts:
+            work += for_machines(device, sets, half, sys.argv[1], folder)
+        if "spirv" in parts:
+            work += for_spirv(tools, device)
 
         def one(item):
             target, program = item
