@@ -47,8 +47,8 @@ static void sum_products(int n, float most, const tx_lanes f, const tx_lanes *x,
     memcpy(b, qq, sizeof qq);
 }
 
-void tx_block_symmetric(int n, int trials, float most, const tx_lanes *x, const tx_lanes *w, tx_lanes *q,
-                        tx_lanes scale)
+TX_BLOCK_CLONES void tx_block_symmetric(int n, int trials, float most, const tx_lanes *x, const tx_lanes *w,
+                                        tx_lanes *q, tx_lanes scale)
 {
     tx_lanes largest, factor, best, f, a, b;
     find_largest(n, x, largest);
@@ -79,7 +79,8 @@ void tx_block_symmetric(int n, int trials, float most, const tx_lanes *x, const 
     q[i][l] = largest[l] != 0.0f ? tx_block_nearest(factor[l] * x[i][l], -most, most - 1.0f) + most : 0.0f;
 }
 
-void tx_block_refine(int n, float most, const tx_lanes *x, const tx_lanes *w, tx_lanes *q, tx_lanes scale)
+TX_BLOCK_CLONES void tx_block_refine(int n, float most, const tx_lanes *x, const tx_lanes *w, tx_lanes *q,
+                                     tx_lanes scale)
 {
     tx_lanes a = {0}, b = {0};
     for (int i = 0; i < n; i++)
@@ -171,8 +172,8 @@ static void try_affine(const tx_block_range *how, int n, const tx_lanes *x, cons
     }
 }
 
-void tx_block_affine(const tx_block_range *how, int n, const tx_lanes *x, const tx_lanes *w, tx_lanes *q,
-                     tx_lanes scale, tx_lanes minimum)
+TX_BLOCK_CLONES void tx_block_affine(const tx_block_range *how, int n, const tx_lanes *x, const tx_lanes *w,
+                                     tx_lanes *q, tx_lanes scale, tx_lanes minimum)
 {
     tx_lanes high, whole = {0}, first = {0}, f;
     bool flat[TX_LANES];

@@ -40,12 +40,11 @@ static void weigh(const float *x, const float *v, float square, float *w)
         w[i] = v[i] * sqrtf(square + x[i] * x[i]);
 }
 
-static void store_codes(const search *s, int groups, uint8_t *q)
+/* Stores the codes of a group whose rounded scale is 0: those of the search. The others are rounded again. */
+static void store_codes(const search *s, int j, int n, uint8_t *q)
 {
-    for (int i = 0; i < VALUES; i++) {
-        const int j = i / (VALUES / groups);
-        q[i] = (uint8_t)s->code[j / TX_LANES][i % (VALUES / groups)][j % TX_LANES];
-    }
+    for (int i = 0; i < n; i++)
+        q[n * j + i] = (uint8_t)s->code[j / TX_LANES][i][j % TX_LANES];
 }
 
 /* ---- Q2_K, Q4_K, Q5_K: x = d s q - m t ------------------------------------------------------------------------ */
@@ -101,11 +100,13 @@ static void encode_affine(const affine_type *a, const float *x, const float *v, 
                         (const tx_lanes *)s.weight[j / TX_LANES], s.code[j / TX_LANES], s.scale + j, s.minimum + j);
     b->d = tx_f32_to_f16(round_scales(a, s.scale, s.sum, v, b->s));
     b->m = tx_f32_to_f16(round_scales(a, s.minimum, s.sum, v, b->t));
-    store_codes(&s, a->groups, b->q);
-    for (int i = 0; i < VALUES; i++) {
-        const float d = tx_f16_to_f32(b->d) * (float)b->s[i / n], m = tx_f16_to_f32(b->m) * (float)b->t[i / n];
-        if (d != 0.0f)
-            b->q[i] = (uint8_t)tx_block_nearest((x[i] + m) / d, 0.0f, a->plain.most);
+    for (int j = 0; j < a->groups; j++) {
+        const float d = tx_f16_to_f32(b->d) * (float)b->s[j], m = tx_f16_to_f32(b->m) * (float)b->t[j];
+        if (d == 0.0f)
+            store_codes(&s, j, n, b->q);
+        else
+            for (int i = n * j; i < n * j + n; i++)
+                b->q[i] = (uint8_t)tx_block_nearest((x[i] + m) / d, 0.0f, a->plain.most);
     }
 }
 
@@ -147,7 +148,7 @@ static void pack_scales(const block *b, uint8_t *to)
     }
 }
 
-void tx_block_write_q2_k(const float *x, const float *v, int64_t count, uint8_t *to)
+TX_BLOCK_CLONES void tx_block_write_q2_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 84) {
         const affine_type type = q2_k;
@@ -161,7 +162,7 @@ void tx_block_write_q2_k(const float *x, const float *v, int64_t count, uint8_t 
     }
 }
 
-void tx_block_write_q4_k(const float *x, const float *v, int64_t count, uint8_t *to)
+TX_BLOCK_CLONES void tx_block_write_q4_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 144) {
         const affine_type type = q4_k;
@@ -174,7 +175,7 @@ void tx_block_write_q4_k(const float *x, const float *v, int64_t count, uint8_t 
     }
 }
 
-void tx_block_write_q5_k(const float *x, const float *v, int64_t count, uint8_t *to)
+TX_BLOCK_CLONES void tx_block_write_q5_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 176) {
         const affine_type type = q5_k;
@@ -191,12 +192,15 @@ void tx_block_write_q5_k(const float *x, const float *v, int64_t count, uint8_t 
 /* ---- Q3_K, Q6_K: x = d (s - S) (q - N) ------------------------------------------------------------------------- */
 
 /* Codes again, with the rounded scale `d` times s - offset. */
-static void round_again(const float *x, float d, const int *scale, float most, uint8_t *q)
+static void round_again(const search *s, const float *x, float d, const int *scale, float most, uint8_t *q)
 {
-    for (int i = 0; i < VALUES; i++) {
-        const float f = d * (float)scale[i / 16];
-        if (f != 0.0f)
-            q[i] = (uint8_t)(tx_block_nearest(x[i] / f, -most, most - 1.0f) + most);
+    for (int j = 0; j < 16; j++) {
+        const float f = d * (float)scale[j];
+        if (f == 0.0f)
+            store_codes(s, j, 16, q);
+        else
+            for (int i = 16 * j; i < 16 * j + 16; i++)
+                q[i] = (uint8_t)(tx_block_nearest(x[i] / f, -most, most - 1.0f) + most);
     }
 }
 
@@ -246,11 +250,10 @@ static void encode_q3_k(const float *x, const float *v, block *b)
     b->d = tx_f32_to_f16(round_q3_k(&s, v, b->s));
     for (int j = 0; j < 16; j++)
         scale[j] = b->s[j] - 32;
-    store_codes(&s, 16, b->q);
-    round_again(x, tx_f16_to_f32(b->d), scale, 4.0f, b->q);
+    round_again(&s, x, tx_f16_to_f32(b->d), scale, 4.0f, b->q);
 }
 
-void tx_block_write_q3_k(const float *x, const float *v, int64_t count, uint8_t *to)
+TX_BLOCK_CLONES void tx_block_write_q3_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 110) {
         block b;
@@ -282,13 +285,12 @@ static void encode_q6_k(const float *x, const float *v, block *b)
         scale[j] = (int)tx_block_nearest(f * s.scale[j], -128.0f, 127.0f);
         b->s[j] = (uint8_t)(int8_t)scale[j];
     }
-    store_codes(&s, 16, b->q);
+    round_again(&s, x, tx_f16_to_f32(b->d), scale, 32.0f, b->q);
     if (f == 0.0f)
         memset(b->q, 0, sizeof b->q);
-    round_again(x, tx_f16_to_f32(b->d), scale, 32.0f, b->q);
 }
 
-void tx_block_write_q6_k(const float *x, const float *v, int64_t count, uint8_t *to)
+TX_BLOCK_CLONES void tx_block_write_q6_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 210) {
         block b;

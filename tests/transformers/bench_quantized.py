@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the perplexity of quantized files of a small Llama, with and without training for their types.
 
-usage: bench_quantized.py BIN-FOLDER TEXT [--seeds 3] [--steps 150] [--more 30] [--device cpu]
+usage: bench_quantized.py BIN-FOLDER TEXT [--seeds 3] [--steps 150] [--more 30] [--rate 3e-4] [--device cpu]
 
 The model reads bytes: 2 layers of width 256. It learns all of the text but the last 16 kB, which are held out. For
 each seed it is trained, and from there trained further: without --qat, with --qat of the file's type, and with --qat of
@@ -48,7 +48,7 @@ class Seed:
         self.train("base", self.o.steps, 1e-3, config_name=f"{self.work}/config.json")
         base = f"{self.work}/{self.seed}base"
         for kind in {None, *(row[0] for row in ROWS.values()), *(row[2] for row in ROWS.values())} - {"f32"}:
-            self.train(kind or "plain", self.o.more, 1e-4, model_name_or_path=base, qat=kind)
+            self.train(kind or "plain", self.o.more, self.o.rate, model_name_or_path=base, qat=kind)
 
     def perplexity(self, trained, kind, weighted):
         folder, path = f"{self.work}/{self.seed}{trained}", f"{self.work}/model.gguf"
@@ -66,6 +66,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--more", type=int, default=30)
+    parser.add_argument("--rate", type=float, default=3e-4)
     parser.add_argument("--device", default="cpu")
     o = parser.parse_args()
     rows = {name: dict(table="quality", name=name, other_type=other, without=[], own=[], other=[])
@@ -87,8 +88,8 @@ def main():
                     row["own"].append(seed.perplexity(kind, kind, weighted))
                     row["other"].append(seed.perplexity(other, kind, weighted))
                 print(number, name, row["without"][-1], row["own"][-1:], row["other"][-1:], file=sys.stderr, flush=True)
-    command = f"python3 tests/transformers/bench_quantized.py BIN {os.path.basename(o.text)} --seeds {o.seeds} " \
-              f"--steps {o.steps} --more {o.more}"
+    command = f"sh tests/python.sh tests/transformers/bench_quantized.py BIN TEXT --seeds {o.seeds} --steps {o.steps} " \
+              f"--more {o.more} --rate {o.rate}"
     for row in rows.values():
         print(json.dumps({**row, "machine": "C", "command": command}))
 
