@@ -80,10 +80,11 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
         tx_lora_freeze(config->lora, name, spec);
     /* Experts' matrices have rank 3, their biases rank 2. */
     const bool linear = spec->shape.rank == (spec->experts ? 3 : 2) && !spec->table;
-    if (config->packed != TX_F32 && linear && (spec->experts || !tx_lora_is_router(config, index, name)) &&
+    const tx_dtype packed = spec->experts ? config->packed_experts : config->packed;
+    if (packed != TX_F32 && linear && (spec->experts || !tx_lora_is_router(config, index, name)) &&
         (spec->frozen || !config->lora)) {
         spec->frozen = true;
-        spec->dtype = spec->experts ? config->packed_experts : config->packed;
+        spec->dtype = packed;
         turn(name, spec);
     }
     if (config->blocks && config->blocks[index] != TX_F32) {

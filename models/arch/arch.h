@@ -91,6 +91,8 @@ tx_status tx_config_check(const tx_config *config);
 /* Sets the type of frozen matrices: config->packed, and packed_experts. If the file's matrices of experts are MXFP4, 4
  * bits keep them so. */
 void tx_config_pack(tx_config *config, tx_dtype packed);
+/* Keeps the matrices of experts in MXFP4 if the file has them so. */
+void tx_config_keep_experts(tx_config *config);
 /* Changes keys, given as "n_layer=4,n_embd=64,activation_function=gelu". If a key is unknown, or a value is wrong or
  * does not fit the others, it fails with the name of the key and changes nothing. */
 tx_status tx_config_override(tx_config *config, const char *text);

@@ -410,12 +410,17 @@ static tx_status write_all(const tx_config *config, tx_json *json)
 
 void tx_config_pack(tx_config *config, tx_dtype packed)
 {
+    config->packed = config->packed_experts = packed;
+    if (packed == TX_NF4 || packed == TX_NF4_DOUBLE)
+        tx_config_keep_experts(config);
+}
+
+void tx_config_keep_experts(tx_config *config)
+{
     const tx_json *quantization = config->source ? tx_json_find(config->source, "quantization_config") : NULL;
     const char *method = "";
-    const bool kept = quantization && !tx_json_get_string(quantization, "quant_method", &method) &&
-                      strcmp(method, "mxfp4") == 0 && (packed == TX_NF4 || packed == TX_NF4_DOUBLE);
-    config->packed = packed;
-    config->packed_experts = kept ? TX_MXFP4 : packed;
+    if (quantization && !tx_json_get_string(quantization, "quant_method", &method) && strcmp(method, "mxfp4") == 0)
+        config->packed_experts = TX_MXFP4;
 }
 
 /* The members of the file that the configuration was read from. Saved weights are never quantized. */

@@ -158,10 +158,10 @@ static tx_status add_all(const calibration *c, tx_importance *importance)
     return TX_OK;
 }
 
-static tx_status make_importance(const calibration *c, const char *path, tx_importance **importance)
+static tx_status make_importance(const calibration *c, tx_importance **importance)
 {
     tx_importance *created = NULL;
-    TX_TRY(tx_importance_create(path ? path : c->text, c->text, c->inputs->windows, &created));
+    TX_TRY(tx_importance_create(c->text, c->text, c->inputs->windows, &created));
     const tx_status status = add_all(c, created);
     return TX_RETURN(status, created, importance, tx_importance_close);
 }
@@ -197,12 +197,14 @@ tx_status tx_gguf_calibrate(const char *folder, const tx_calibration *how, const
         options.progress = report->progress;
     }
     TX_TRY(tx_lm_open(&options, &c.lm));
+    tx_config_keep_experts(c.lm->config);
     tx_status status = read_text(&c);
     tx_lm_drop(c.lm); /* its weights are not needed any more */
+    tx_config_pack(c.lm->config, TX_F32);
     TX_THEN(status, list_matrices(&c));
     if (how->file)
         TX_THEN(status, write_file(&c, how->file));
-    TX_THEN(status, make_importance(&c, how->file, importance));
+    TX_THEN(status, how->file ? tx_importance_open(how->file, importance) : make_importance(&c, importance));
     free(c.matrix);
     free(c.squares);
     free(c.rows);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the perplexity of quantized files of a small Llama, with and without training for their types.
 
-usage: bench_quantized.py BIN-FOLDER TEXT [--seeds 3] [--steps 150] [--more 30] [--rate 3e-4] [--device cpu]
+usage: bench_quantized.py BIN-FOLDER TEXT [--seeds 3] [--steps 150] [--more 30] [--rate 1e-4] [--device cpu]
 
 The model reads bytes: 2 layers of width 256. It learns all of the text but the last 16 kB, which are held out. For
 each seed it is trained, and from there trained further: without --qat, with --qat of the file's type, and with --qat of
@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--more", type=int, default=30)
-    parser.add_argument("--rate", type=float, default=3e-4)
+    parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--device", default="cpu")
     o = parser.parse_args()
     rows = {name: dict(table="quality", name=name, other_type=other, without=[], own=[], other=[])

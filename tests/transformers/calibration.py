@@ -17,6 +17,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GptOs
                           Qwen3_5TextConfig)
 from transformers.pytorch_utils import Conv1D
 from gguf_tokenizers import VOCAB, save_tokenizer
+from mxfp4 import pack
 
 TXCONVERT, TXTRAIN, DEVICE = sys.argv[1:4]
 WINDOW, WINDOWS, NEAR = 64, 4, 1e-5
@@ -36,6 +37,7 @@ MODELS = {
                                   linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32),
                 ARCH.QWEN35, "qwen2"),
 }
+MODELS["gpt_oss, mxfp4"] = MODELS["gpt_oss"]
 
 
 class Sums:
@@ -72,7 +74,7 @@ class Sums:
                 self.add(f"blk.{layer}.ffn_{kind}_exps.weight", e, module.num_experts, inputs)
 
 
-def make(folder, config, tokenizer):
+def make(folder, config, tokenizer, mxfp4):
     """A model whose inputs differ by column and expert, and its text."""
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_config(config, experts_implementation="eager").eval()
@@ -81,6 +83,8 @@ def make(folder, config, tokenizer):
             if weight.dim() == 1 and "norm" in name:
                 weight.copy_(torch.rand(len(weight)) + 0.5)
     model.save_pretrained(folder)
+    if mxfp4:
+        pack(model, folder)
     save_tokenizer(folder, tokenizer)
     words = "the a fox dog runs sees likes hot cold water, and then it was gone. why? because".split()
     order = torch.randint(len(words), (400,)).tolist()
@@ -130,7 +134,7 @@ def compare(name, work):
     config, arch, tokenizer = MODELS[name]
     folder, text, listed = f"{work}/{name}", f"{work}/{name}/text", f"{work}/imatrix.gguf"
     os.mkdir(folder)
-    model = make(folder, config, tokenizer)
+    model = make(folder, config, tokenizer, "mxfp4" in name)
     sums, windows = want(model, arch, folder)
     if name == "qwen3_5":
         sort_columns(sums, model, folder, work)
