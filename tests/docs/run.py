@@ -18,8 +18,10 @@ Without documents it runs README.md and all of docs/. The form of the blocks:
 The commands of a document run in order in one shell, in a scratch folder with the models and data of stand_ins.sh. The
 program hf is the one of the folder bin.
 
---root runs a document in the folder of an empty system, such as debootstrap makes, with nothing but TX's sources at
-their path, where the shell begins, and hf. It takes root's rights, and sh install blocks may take half an hour.
+--root runs documents in the folder of an empty system, such as debootstrap makes, with nothing but TX's sources at
+their path and hf. A document with a block sh install begins in the sources, with nothing else. The others need a system
+in which one before has installed TX, and begin in a scratch folder as without --root. It takes root's rights, and sh
+install blocks may take half an hour.
 Exit status: 0 if all is as shown, 1 if not, 77 if a document needs MPI and there is no launcher."""
 import argparse
 import difflib
@@ -139,11 +141,11 @@ def environment(bin_folder, work, launcher):
     return {**kept, **changed}
 
 
-def fill_system(system):
+def fill_system(system, home):
     """Copies the files of the newest commit into a system, and prepares its apt-get, which asks nobody. Returns the
     commands' environment."""
     sources = system + ROOT
-    os.makedirs(sources)
+    os.makedirs(sources, exist_ok=True)
     with subprocess.Popen(["git", "-C", ROOT, "archive", "HEAD"], stdout=subprocess.PIPE) as archive:
         subprocess.run(["tar", "-x", "-C", sources], stdin=archive.stdout, check=True)
     shutil.copy("/etc/resolv.conf", system + "/etc")
@@ -151,18 +153,17 @@ def fill_system(system):
         settings.write('APT::Get::Assume-Yes "true";\n')
     kept = {name: value for name, value in os.environ.items() if re.match("CMAKE_|CCACHE_", name)}
     return {**kept, "PATH": HUB_FOLDER + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME": "/root", "TX_PROGRESS": "0", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+            "HOME": home, "TX_PROGRESS": "0", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
 
 
-def run_script(commands, start, work, variables, system):
-    """Runs the commands in one shell, in the scratch folder or a system. Returns the shell's status."""
+def run_script(commands, start, seen, variables, system):
+    """Runs the commands in one shell, of a system or of this one. Returns the shell's status. `seen` is the scratch
+    folder as the shell sees it."""
     script = [start]
-    seen = os.path.join("/", os.path.relpath(work, system)) if system else work
     for index, command in enumerate(commands):
         script.append(f'{{ {command.text}\n}} > "{seen}/{index}.out" 2>&1\necho $? > "{seen}/{index}.status"')
     with subprocess.Popen((["chroot", system] if system else []) + ["bash", "-c", "\n".join(script)],
-                          cwd=os.path.join(work, "here"), env=variables, stdin=subprocess.DEVNULL,
-                          start_new_session=True) as shell:
+                          env=variables, stdin=subprocess.DEVNULL, start_new_session=True) as shell:
         try:
             return shell.wait(ROOT_SECONDS if system else SECONDS)
         except subprocess.TimeoutExpired:
@@ -172,24 +173,28 @@ def run_script(commands, start, work, variables, system):
 
 def run_all(document, commands, work, arguments):
     """Runs the commands of a document. Returns the status and the lines of output of each that ended."""
-    if arguments.root:
-        os.makedirs(os.path.join(work, "here"))
-        subprocess.run(["mount", "-t", "proc", "proc", arguments.root + "/proc"], check=True)
+    system = arguments.root
+    seen = os.path.join("/", os.path.relpath(work, system)) if system else work
+    start = f'cd "{seen}/here" && sh "{ROOT}/tests/docs/stand_ins.sh" "{document}" > "{seen}/stand_ins" 2>&1 || exit 9'
+    if system:
+        for name in ("here", "home"):
+            os.makedirs(os.path.join(work, name))
+        if any(command.installs for command in commands):
+            start = f'cd "{ROOT}"'
+        subprocess.run(["mount", "-t", "proc", "proc", system + "/proc"], check=True)
         try:
-            run_script(commands, f'cd "{ROOT}"', work, fill_system(arguments.root), arguments.root)
+            status = run_script(commands, start, seen, fill_system(system, seen + "/home"), system)
         finally:
-            subprocess.run(["umount", arguments.root + "/proc"], check=True)
+            subprocess.run(["umount", system + "/proc"], check=True)
     else:
-        variables = environment(arguments.bin, work, arguments.launcher)
-        start = f'sh "{ROOT}/tests/docs/stand_ins.sh" "{document}" > "{work}/stand_ins" 2>&1 || exit 9'
-        status = run_script(commands, start, work, variables, None)
-        if status == 9 and not os.path.exists(os.path.join(work, "0.out")):
-            with open(os.path.join(work, "stand_ins"), errors="replace") as text:
-                sys.exit("stand_ins.sh failed: " + text.read())
-    return read_results(commands, work)
+        status = run_script(commands, start, seen, environment(arguments.bin, work, arguments.launcher), None)
+    if status == 9 and not os.path.exists(os.path.join(work, "0.out")):
+        with open(os.path.join(work, "stand_ins"), errors="replace") as text:
+            sys.exit("stand_ins.sh failed: " + text.read())
+    return read_results(commands, work, seen)
 
 
-def read_results(commands, work):
+def read_results(commands, work, seen):
     results = []
     for index in range(len(commands)):
         try:
@@ -200,7 +205,7 @@ def read_results(commands, work):
         except FileNotFoundError:
             break
         for folder, name in ((MODELS, ""), ("home", "~"), ("here/", "")):
-            output = output.replace(os.path.join(work, folder), name)
+            output = output.replace(os.path.join(seen, folder), name)
         results.append((status, output.rstrip("\n").split("\n") if output.strip() else []))
     return results
 
