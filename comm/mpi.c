@@ -58,6 +58,21 @@ static tx_status check(int code, const char *call)
     return tx_fail(TX_IO, "%.*s failed: %s", (int)strcspn(call, "("), call, text);
 }
 
+/* MPI libraries read the machine with hwloc, whose plugin lists OpenCL devices in this process. A driver that aborts
+ * would end the rank, so the plugin is off until TX lists them, in a child process first. */
+static int initialize(int *argc, char ***argv, int *level)
+{
+    static const char components[] = "HWLOC_COMPONENTS";
+    const bool chosen = getenv(components) != NULL;
+    setenv("HWLOC_HIDE_ERRORS", "2", 0);
+    if (!chosen)
+        setenv(components, "-opencl,-gl", 1);
+    const int code = MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, level);
+    if (!chosen)
+        unsetenv(components);
+    return code;
+}
+
 static tx_status start(int *argc, char ***argv, bool *started)
 {
     int before = 0, after = 0, level = MPI_THREAD_SINGLE;
@@ -69,7 +84,7 @@ static tx_status start(int *argc, char ***argv, bool *started)
     if (before)
         MPI_CHECK(MPI_Query_thread(&level));
     else
-        MPI_CHECK(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level));
+        TX_TRY(check(initialize(argc, argv, &level), "MPI_Init_thread"));
     *started = !before;
     if (level < MPI_THREAD_SERIALIZED)
         return tx_fail(TX_UNSUPPORTED, "MPI was started without thread support; start it with "

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void tx_topo_hwloc_version(char text[32])
 {
@@ -88,8 +89,7 @@ static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
     tx_topo_hwloc_version(version);
     if (size >= INT32_MAX)
         return tx_fail(TX_FORMAT, "the file is too large for hwloc");
-    if (xml) /* TX prints a single line for a broken file */
-        setenv("HWLOC_HIDE_ERRORS", "2", 0);
+    setenv("HWLOC_HIDE_ERRORS", "2", 0); /* TX has a line of its own for a broken file and for a missing /sys */
     if (start(topology))
         return tx_fail(TX_MEMORY, "hwloc %s does not start", version);
     hwloc_topology_set_io_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -120,6 +120,10 @@ tx_status tx_topo_hwloc_read(const char *xml, size_t size, tx_draft *draft, bool
     tx_hwloc_read_links(&r);
     draft->t->host = tx_draft_text(draft, tx_hwloc_info(root, "HostName"));
     *local = hwloc_topology_is_thissystem(r.topology);
+    if (!xml && *local && access("/sys/devices/system", F_OK))
+        tx_draft_note(draft, true,
+                      "there is no /sys here, so that cores, NUMA nodes, GPUs and NICs are not found: mount -t sysfs "
+                      "sysfs /sys");
     hwloc_topology_destroy(r.topology);
     return draft->status;
 }

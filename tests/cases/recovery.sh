@@ -105,6 +105,7 @@ if "$bin/txtrain" --list_devices | grep -q '^opencl.*Portable Computing Language
     # without_sys COMMAND...
     without_sys() { unshare -m sh -c 'mount -t tmpfs tmpfs /sys && exec "$@"' sh "$@"; }
     outcome 0 "an OpenCL driver fails when its devices are listed" without_sys "$bin/txtopo"
+    grep -q "there is no /sys here" out && [ ! -s err ] || fail "txtopo does not name the missing /sys"
     outcome 0 "an OpenCL driver fails when its devices are listed" without_sys "$bin/txtrain" --list_devices
     grep -q '^cpu' out || fail "the cpu is not listed"
     outcome 0 "device  cpu" without_sys "$bin/txtrain" --train_file text --block_size 32 --max_steps 1 --device auto \

@@ -9,13 +9,9 @@ import sys
 
 from run import ROOT, SCRIPTS
 
-PACKAGES = "installs packages as root; tests/install/run.sh, tests/programs/package.sh and bundle.sh build and use them"
 HUB = "downloads from a hub"
 GPU = "needs a GPU by its number or name"
 NOT_RUN = {  # document, and the start of the block
-    ("README.md", "./tools/quickstart"): "builds TX and runs all tests, as .ci/run does",
-    ("README.md", "apt-get install"): PACKAGES,
-    ("README.md", "cc train.c"): "the test install runs these lines with an installed TX",
     ("docs/design/drivers.md", "for pack"): GPU,
     ("docs/design/drivers.md", "for form"): GPU,
     ("docs/guides/adapters.md", "txtrain --model_name_or_path story --train_file book.txt --lora_r 8 --qat"):
@@ -26,19 +22,14 @@ NOT_RUN = {  # document, and the start of the block
     ("docs/guides/inference.md", "txgen --model my-model --device opencl:0"): GPU + "; the page runs cpu=2,cpu=2",
     ("docs/guides/inference.md", "mpiexec"): GPU + "; test_ranks_generate runs ranks on CPUs",
     ("docs/guides/inference.md", "TX_PYTHON="): "needs llama-cpp-python",
-    ("docs/guides/python.md", "apt-get install"): "installs packages as root; tests/programs/wheel.sh does the rest",
     ("docs/guides/python.md", "import tx"): "needs the module and numpy; the test wheel trains by it",
     ("docs/guides/python.md", "lm ="): "needs the module and numpy; the test wheel generates by it",
     ("docs/guides/rewards.md", "txtrain"): "takes minutes; the page runs it with fewer steps, which are not shown",
     ("docs/guides/search.md", "txsearch"): "shows two options; the test search runs both on CPUs",
     ("docs/guides/serve.md", "client ="): "a part of a program; tests/serve/openai_client.py",
     ("docs/guides/serve.md", "answer ="): "a part of a program; tests/serve/tools_client.py",
-    ("docs/guides/serve.md", "curl -s http://127.0.0.1:8123/v1/completions -d '{\"prompt\": \"Hello\", \"priority\""):
-        "needs the server of the block before; the test serve_limits sends such requests",
     ("docs/guides/serve.md", "txlaunch -n 2 txserve"): GPU + "; serve_ranks runs ranks on CPUs",
     ("docs/guides/serve.md", "lm_eval"): HUB + "; tests/serve/lm_eval_harness.py scores a task without one",
-    ("docs/guides/topology.md", "lstopo"): "needs hwloc's program lstopo",
-    ("docs/guides/topology.md", "mpiexec -n 2 -bind-to"): "needs MPICH; test_txtopo_bind checks such lines",
     ("docs/guides/topology.md", "txbench copy"): GPU + "; bench_report_cpu runs it on the CPU",
     ("docs/guides/train-faster.md", "txbench train"): GPU + "; bench_report_cpu runs it on the CPU",
     ("docs/guides/train-faster.md", "txtok pack"): "needs Parquet files; the test txtok_pack packs some",

@@ -19,9 +19,9 @@ The commands of a document run in order in one shell, in a scratch folder with t
 program hf is the one of the folder bin.
 
 --root runs documents in the folder of an empty system, such as debootstrap makes, with nothing but TX's sources at
-their path and hf. A document with a block sh install begins in the sources, with nothing else. The others need a system
-in which one before has installed TX, and begin in a scratch folder as without --root. It takes root's rights, and sh
-install blocks may take half an hour.
+their path and hf. A document whose sh install blocks use the folder tools begins in the sources, with nothing else. The
+others need a system in which one before has installed TX, and begin in a scratch folder as without --root. It takes
+root's rights, and sh install blocks may take half an hour.
 Exit status: 0 if all is as shown, 1 if not, 77 if a document needs MPI and there is no launcher."""
 import argparse
 import difflib
@@ -36,8 +36,9 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SECONDS, ROOT_SECONDS = 120, 3600  # for a document
 HUB_FOLDER = os.path.join(ROOT, "tests", "docs", "bin")  # of the program hf
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 SKIPPED = 77
-CHECKED = "failed=0\ntrap failed=1 ERR\nSCRIPT\ntrap - ERR\n[ $failed = 0 ]"
+CHECKED = "failed=0\ntrap '[ $? = 0 ] || failed=1' DEBUG\nSCRIPT\ntrap - DEBUG\n[ $failed = 0 ]"  # ERR ignores a && b
 SCRIPTS = {  # forms of commands by the first lines of blocks
     "```sh run": CHECKED,
     "```sh install": CHECKED,
@@ -151,7 +152,10 @@ def fill_system(system, home):
     shutil.copy("/etc/resolv.conf", system + "/etc")
     with open(system + "/etc/apt/apt.conf.d/90yes", "w") as settings:
         settings.write('APT::Get::Assume-Yes "true";\n')
-    kept = {name: value for name, value in os.environ.items() if re.match("CMAKE_|CCACHE_", name)}
+    if os.path.exists(CERTIFICATES):
+        os.makedirs(os.path.dirname(system + CERTIFICATES), exist_ok=True)
+        shutil.copy(CERTIFICATES, system + CERTIFICATES)
+    kept = {name: value for name, value in os.environ.items() if re.match("CMAKE_|CCACHE_|PIP_CERT|SSL_CERT_FILE", name)}
     return {**kept, "PATH": HUB_FOLDER + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": home, "TX_PROGRESS": "0", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
 
@@ -179,7 +183,7 @@ def run_all(document, commands, work, arguments):
     if system:
         for name in ("here", "home"):
             os.makedirs(os.path.join(work, name))
-        if any(command.installs for command in commands):
+        if any(command.installs and "tools/" in command.text for command in commands):
             start = f'cd "{ROOT}"'
         subprocess.run(["mount", "-t", "proc", "proc", system + "/proc"], check=True)
         try:

@@ -32,6 +32,10 @@ document '```console' '$ false' '```'
 run 1 "exit status 1"
 document '```console fails' '$ true' '```'
 run 1 "exit status 0"
+document '```sh run' 'true && true' 'true' '```'
+run 0 "1 commands, 0 faults"
+document '```sh run' 'false && true' 'true' '```'
+run 1 "exit status 1"
 document '```console' '$ mpirun -n 2 true' '```'
 run 77 "needs an MPI launcher"
 verdict
