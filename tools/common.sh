@@ -69,7 +69,7 @@ quietly()
     die "$reason"
 }
 
-# Prints the missing Debian packages of the given kinds ("build", "check") on one line.
+# Prints the missing Debian packages of the given kinds ("build", "test", "check") on one line.
 missing_packages()
 {
     for kind in "$@"; do
