@@ -43,7 +43,7 @@ SCRIPTS = {  # forms of commands by the first lines of blocks
     "```sh run": CHECKED,
     "```sh install": CHECKED,
     "```sh server": "{ exec SCRIPT\n} > log 2>&1 &\nwhile ! grep -q served log; do kill -0 $! || break; sleep 0.1; done\n"
-                    "grep served log"}
+                    "grep served log || { cat log; false; }"}
 MODELS = "home/.local/share/tx/models/"  # of stand-ins that a document uses by name
 SHOWN_LINES = 40  # of a long output that is not as shown
 
@@ -185,11 +185,15 @@ def run_all(document, commands, work, arguments):
             os.makedirs(os.path.join(work, name))
         if any(command.installs and "tools/" in command.text for command in commands):
             start = f'cd "{ROOT}"'
-        subprocess.run(["mount", "-t", "proc", "proc", system + "/proc"], check=True)
+        mounted = []
         try:
+            for kind, folder in (("proc", system + "/proc"), ("sysfs", system + "/sys")):
+                subprocess.run(["mount", "-t", kind, kind, folder], check=True)
+                mounted.append(folder)
             status = run_script(commands, start, seen, fill_system(system, seen + "/home"), system)
         finally:
-            subprocess.run(["umount", system + "/proc"], check=True)
+            for folder in mounted:
+                subprocess.run(["umount", folder], check=True)
     else:
         status = run_script(commands, start, seen, environment(arguments.bin, work, arguments.launcher), None)
     if status == 9 and not os.path.exists(os.path.join(work, "0.out")):
