@@ -158,6 +158,18 @@ txserve | create -m model.gguf | 2 | Modelfile
 txconvert | model.gguf out.gguf Q4_K_M | 2 | --to is missing
 txconvert | model --to x.gguf -q | 2 | use --outtype
 txconvert | model --to x --merge_method ties | 2 | --combination_type
+txconvert | model --to x.gguf --task text-generation --weight-format int4 | 2 | use --outtype
+txconvert | model --to x.gguf --optimize O2 | 2 | ONNX files are not written
+txconvert | model --to x.gguf --framework pt --opset 17 | 2 | ONNX files are not written
+txconvert | config.yml out --cuda --out-shard-size 5B --trust-remote-code | 2 | models are not merged
+txconvert | config.yml out --copy-tokenizer | 2 | models are not merged
+txconvert | config.yml out --allow-crimes | 2 | models are not merged
+txgen | --model model --num_fewshot 5 | 2 | docs/guides/serve.md
+txgen | --model model --limit 10 | 2 | docs/guides/serve.md
+txgen | --model model --log_samples | 2 | docs/guides/serve.md
+txgen | --model model --apply_chat_template | 2 | docs/guides/serve.md
+txgen | --model model --system_instruction hello | 2 | use --system
+txserve | --model model --tasks hellaswag | 2 | docs/guides/serve.md
 txmem | estimate-memory --model gpt2 | 2 | leave the word out
 txmem | --model gpt2 --memory 8 --dtypes float16 | 2 | use --bf16
 END
