@@ -124,6 +124,10 @@ EXPORT int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
     int (*next)(int *, char ***, int, int *);
     find("MPI_Init_thread", &next);
     stop_at("init");
+    if (!getenv("HWLOC_COMPONENTS")) { /* hwloc's plugin would list OpenCL devices in this process */
+        fputs("rank_shim: MPI starts without HWLOC_COMPONENTS\n", stderr);
+        abort();
+    }
     return next(argc, argv, wanted, given);
 }
 
