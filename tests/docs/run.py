@@ -38,7 +38,8 @@ SECONDS, ROOT_SECONDS = 120, 3600  # for a document
 HUB_FOLDER = os.path.join(ROOT, "tests", "docs", "bin")  # of the program hf
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 SKIPPED = 77
-CHECKED = "failed=0\ntrap '[ $? = 0 ] || failed=1' DEBUG\nSCRIPT\ntrap - DEBUG\n[ $failed = 0 ]"  # ERR ignores a && b
+# Looks at each status of the block itself, not of files that it sources. A trap ERR would ignore that of a in "a && b".
+CHECKED = "failed=0\ntrap '[ $? = 0 ] || [ $BASH_SOURCE ] || failed=1' DEBUG\nSCRIPT\ntrap - DEBUG\n[ $failed = 0 ]"
 SCRIPTS = {  # forms of commands by the first lines of blocks
     "```sh run": CHECKED,
     "```sh install": CHECKED,

@@ -32,7 +32,7 @@ document '```console' '$ false' '```'
 run 1 "exit status 1"
 document '```console fails' '$ true' '```'
 run 1 "exit status 0"
-document '```sh run' 'true && true' 'true' '```'
+document '```sh run' 'true && true' 'echo "[ ! -e / ]; true" > a' '. ./a' '```'
 run 0 "1 commands, 0 faults"
 document '```sh run' 'false && true' 'true' '```'
 run 1 "exit status 1"
