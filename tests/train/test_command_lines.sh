@@ -17,7 +17,8 @@ export TX_HOME="$work/home"
     --max_steps 2 --save_strategy no > "$work/out" 2> "$work/err" || fail "the base run"
 
 # A file that TX wrote is read back completely.
-"$bin/txtrain" "$work/base/training_args.json" --output_dir "$work/again" --device cpu --dry_run > "$work/out" 2> "$work/err" && [ ! -s "$work/err" ] ||
+"$bin/txtrain" "$work/base/training_args.json" --output_dir "$work/again" --device cpu --dry_run > "$work/out" \
+    2> "$work/err" && [ ! -s "$work/err" ] ||
     fail "training_args.json is not read back"
 
 # The command line of the guides; the names are looked up in TX_HOME.
