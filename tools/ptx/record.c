@@ -134,3 +134,12 @@ tx_status tx_record_write(const tx_engine *engine, const char *folder, FILE *lis
     }
     return TX_OK;
 }
+
+int tx_record_count(const tx_engine *engine, FILE *to)
+{
+    int count = 0;
+    for (const tx_cl_program *p = engine->context->programs; p; p = p->next, count++)
+        if (to)
+            fprintf(to, "    %s\t%s\t%s\n", p->source, *p->kernel ? p->kernel : "all", p->options);
+    return count;
+}

@@ -16,5 +16,7 @@ void tx_record_tf32(tx_engine *engine, bool on);
 /* Writes the recorded programs: their texts to SOURCE.KERNEL.cl in `folder`, and a line for each program to `list`:
  * key (backends/opencl/shipped/pack.h), processor and version of PTX of clang, source, kernel or "all", options. */
 tx_status tx_record_write(const tx_engine *engine, const char *folder, FILE *list);
+/* Counts the recorded programs, and prints source, kernel and options of each unless `to` is NULL. */
+int tx_record_count(const tx_engine *engine, FILE *to);
 
 #endif

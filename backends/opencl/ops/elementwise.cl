@@ -99,22 +99,16 @@ __kernel void scale(const __global h_t *x, long xo, __global h_t *y, long yo, lo
     TX_EACH({ tx_store_h(tx_load_h(x, i, n) * factor, y, i, n); })
 }
 
-/* Storage types of dropout's input and output: f32, bf16 or f16. */
-#ifndef IN
-#define IN f32
-#define OUT f32
-#endif
-typedef TX_CAT(IN, _t) in_t;
-typedef TX_CAT(OUT, _t) out_t;
+#include "backends/opencl/ops/typed.cl"
 
 /* TX_ROW is a row; a sample has `middle` rows. */
-__kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long yo, long n, long middle, float p,
-                      int site, int first_row, int gap, const __global uint *control)
+__kernel void dropout(const __global void *x, long xo, __global void *y, long yo, long n, int from, int to, long middle,
+                      float p, int site, int first_row, int gap, const __global uint *control)
 {
     const long row = TX_ROW;
     const draws d = draws_of(control, (uint)(row / middle), site, 0, p, first_row, 0);
-    x += xo + row * n;
-    y += yo + row * n;
+    xo += row * n;
+    yo += row * n;
     for (int r = 0; r < RUN; r += DRAWN) { /* RUN is a multiple of DRAWN */
         const long first = TX_COLUMN(r);
         if (first >= n)
@@ -123,7 +117,7 @@ __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long y
         draw_vectors(factor, &d, drawn_row(row, middle, gap), (uint)first);
         for (int k = 0; k < DRAWN && first + k * VW < n; k++) {
             const long i = first + k * VW;
-            TX_CAT(tx_store_, OUT)(drop(TX_CAT(tx_load_, IN)(x, i, n), factor[k]), y, i, n);
+            store_typed(to, drop(load_typed(from, x, xo, i, n), factor[k]), y, yo, i, n);
         }
     }
 }

@@ -230,18 +230,18 @@ __kernel void broadcast(const __global float *x, long xo, __global float *y, lon
     })
 }
 
-/* With IN and OUT f32 it also copies 32-bit words of any type. */
-__kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n, int mode,
+#include "backends/opencl/ops/typed.cl"
+
+/* From f32 to f32 it also copies 32-bit words of any type. */
+__kernel void cast(const __global void *x, long xo, __global void *y, long yo, long n, int from, int to, int mode,
                    const __global uint *control)
 {
     int adds = tx_adds(mode, control);
-    x += xo;
-    y += yo;
     TX_EACH({
-        vec v = LOAD_IN(x, i, n);
+        vec v = load_typed(from, x, xo, i, n);
         if (adds)
-            v += TX_CAT(tx_load_, OUT)(y, i, n);
-        STORE_OUT(v, y, i, n);
+            v += load_typed(to, y, yo, i, n);
+        store_typed(to, v, y, yo, i, n);
     })
 }
 

@@ -45,6 +45,8 @@ tx_status tx_cl_by_rows(tx_cl_builder *b, const tx_command *c, const char *sourc
 /* Emits b->after, a sum of the last command's result over rows. Operand i of `sums`, fp32 [blocks, columns], has the
  * sums of the next columns over blocks of rows. If one is absent, the result is read again. */
 tx_status tx_cl_sum_after(tx_cl_builder *b, const tx_operand *sums, int count);
+/* Passes the storage types of two operands (typed.cl): int from, int to. 32-bit words of any type count as fp32. */
+tx_status tx_cl_arg_types(tx_cl_builder *b, const tx_operand *from, const tx_operand *to);
 /* Passes the arguments for attrs.accumulate: int accumulate, __global const uint *control. */
 tx_status tx_cl_arg_accumulate(tx_cl_builder *b, const tx_command *c);
 /* Passes the arguments of a draw for x [sample, .., columns]: long rows of a sample, float number, int site, int

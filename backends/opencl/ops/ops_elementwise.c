@@ -59,6 +59,9 @@ tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t co
     va_start(list, more);
     tx_format_list(form.options + used, sizeof form.options - (size_t)used, more, list);
     va_end(list);
+    used = (int)strlen(form.options);
+    if (form.options[used - 1] == ' ') /* so that equal options are one program */
+        form.options[used - 1] = '\0';
     return form;
 }
 
@@ -114,6 +117,16 @@ tx_status tx_cl_by_rows(tx_cl_builder *b, const tx_command *c, const char *sourc
     tx_cl_launch_rows(b, &form, source, kernel, rows);
     tx_cl_arg_all(b, c);
     return TX_CL_I64(b, columns);
+}
+
+static int32_t type_index(const tx_operand *o)
+{
+    return o->dtype == TX_BF16 ? 1 : o->dtype == TX_F16 ? 2 : 0;
+}
+
+tx_status tx_cl_arg_types(tx_cl_builder *b, const tx_operand *from, const tx_operand *to)
+{
+    return TX_CL_I32(b, type_index(from), type_index(to));
 }
 
 tx_status tx_cl_arg_accumulate(tx_cl_builder *b, const tx_command *c)
@@ -182,21 +195,19 @@ tx_status tx_cl_swiglu_grad(tx_cl_builder *b, const tx_command *c)
     return gated(b, c, &c->in[0].shape, true);
 }
 
-/* Launches a kernel that draws random numbers. */
-static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel, float number)
+/* Launches a kernel that draws random numbers; `typed` if it takes the types of x and y. */
+static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel, bool typed, float number)
 {
     const tx_shape *x = &c->in[0].shape;
     int64_t rows = tx_shape_rows(x);
-    const tx_dtype in = c->in[0].dtype, out = c->out[0].dtype;
-    char types[32] = "";
-    if (in != TX_F32 || out != TX_F32)
-        snprintf(types, sizeof types, "-DIN=%s -DOUT=%s", tx_cl_storage(in), tx_cl_storage(out));
-    tx_cl_by_columns(b, c, "elementwise", kernel, types, tx_shape_last(x), rows);
+    tx_cl_by_columns(b, c, "elementwise", kernel, "", tx_shape_last(x), rows);
+    if (typed)
+        tx_cl_arg_types(b, &c->in[0], &c->out[0]);
     return tx_cl_arg_draw(b, c, x->rank > 1 ? rows / x->dim[0] : rows, number);
 }
 
-TX_CL_OP(dropout, drawn, "dropout", c->attrs.draw.p)
-TX_CL_OP(noise, drawn, "noise", c->attrs.scale)
+TX_CL_OP(dropout, drawn, "dropout", true, c->attrs.draw.p)
+TX_CL_OP(noise, drawn, "noise", false, c->attrs.scale)
 
 tx_status tx_cl_rotary_arguments(tx_cl_builder *b, const tx_command *c)
 {

@@ -223,7 +223,8 @@ tx_status tx_cl_broadcast(tx_cl_builder *b, const tx_command *c)
 
 tx_status tx_cl_cast(tx_cl_builder *b, const tx_command *c)
 {
-    move_all(b, c, "cast", c->in[0].dtype, tx_operand_count(&c->out[0]), 1);
+    tx_cl_by_columns(b, c, "movement", "cast", "", tx_operand_count(&c->out[0]), 1);
+    tx_cl_arg_types(b, &c->in[0], &c->out[0]);
     return tx_cl_arg_accumulate(b, c);
 }
 
@@ -244,10 +245,14 @@ tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
     const tx_operand x = viewed_as(&c->in[0], words ? TX_F32 : TX_U8),
                      y = viewed_as(&c->out[0], words ? TX_F32 : TX_U8);
     const int64_t n = tx_operand_count(&x);
-    move(b, c, words ? "cast" : "copy_bytes", TX_F32, TX_F32, n, 1);
+    const tx_cl_form form = tx_cl_form_of(b, c, n, false, "");
+    tx_cl_launch_columns(b, &form, "movement", words ? "cast" : "copy_bytes", n, 1);
     TX_CL_OPERANDS(b, &x, &y);
     TX_CL_I64(b, n);
-    return words ? tx_cl_arg_accumulate(b, c) : b->status;
+    if (!words)
+        return b->status;
+    tx_cl_arg_types(b, &x, &y);
+    return tx_cl_arg_accumulate(b, c);
 }
 
 tx_status tx_cl_fill(tx_cl_builder *b, const tx_command *c)

@@ -193,6 +193,8 @@ tx_status tx_cl_program_text(const char *source, const char *kernel, char **text
 /* The two parts of it: enumerators and rng.h, which are the same in all programs, and the rest. */
 tx_status tx_cl_shared_text(char **text);
 tx_status tx_cl_own_text(const char *source, const char *kernel, char **text);
+/* Returns true if the program of kernel `held` of a source also has `kernel`. */
+bool tx_cl_in_program(const char *source, const char *held, const char *kernel);
 /* Returns true if the source has the line `#define TX_ONE_PROGRAM`: its kernels are launched together with the same
  * options, so that one program has all of them. */
 bool tx_cl_one_program(const char *source);

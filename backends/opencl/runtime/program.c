@@ -327,7 +327,7 @@ tx_status tx_cl_want_program(tx_context *context, const char *source, const char
     tx_cl_program *entry = context->programs;
     options = options ? options : "";
     while (entry && (strcmp(entry->source, source) != 0 || strcmp(entry->options, options) != 0 ||
-                     (*entry->kernel && strcmp(entry->kernel, kernel) != 0)))
+                     (*entry->kernel && !tx_cl_in_program(source, entry->kernel, kernel))))
         entry = entry->next;
     if (!entry) {
         kernel = tx_cl_one_program(source) ? "" : kernel;

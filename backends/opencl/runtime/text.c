@@ -45,9 +45,32 @@ static const char *next_line(const char *line)
     return line + (*line == '\n');
 }
 
+/* Copies the stem of a name: `map_` and `_grad` are left out. */
+static void stem_of(const char *name, char stem[64])
+{
+    const char *grad = strstr(name, "_grad");
+    name += strncmp(name, "map_", 4) == 0 ? 4 : 0;
+    const int before = grad ? (int)(grad - name) : (int)strlen(name);
+    snprintf(stem, 64, "%.*s%s", before, name, grad ? grad + strlen("_grad") : "");
+}
+
+/* A macro's kernels and those of its gradient are one program. */
+static bool of_macro(const char *kernel, const char *name)
+{
+    char wanted[64], found[64];
+    stem_of(kernel, wanted);
+    stem_of(name, found);
+    return strcmp(wanted, found) == 0;
+}
+
+bool tx_cl_in_program(const char *source, const char *held, const char *kernel)
+{
+    return strcmp(held, kernel) == 0 || (strcmp(source, "elementwise") == 0 && of_macro(held, kernel));
+}
+
 /* If a definition of another kernel begins at this line, returns the line after it; otherwise NULL. A definition is
- * `__kernel ... void NAME(`, to a line that begins with a brace, or a macro KERNEL...(NAME, ...). Names of kernels
- * contain those of their macros. */
+ * `__kernel ... void NAME(`, to a line that begins with a brace, or a macro KERNEL...(NAME, ...), whose kernels are
+ * NAME, map_NAME or NAME_grad. */
 static const char *other_end(const char *line, const char *kernel)
 {
     char name[64] = "";
@@ -56,7 +79,7 @@ static const char *other_end(const char *line, const char *kernel)
         return NULL;
     if (sscanf(function ? strstr(line, "void") : strchr(line, '('), function ? "void %63[a-z0-9_]" : "(%63[a-z0-9_]",
                name) != 1 ||
-        (function ? strcmp(name, kernel) == 0 : strstr(kernel, name) != NULL))
+        (function ? strcmp(name, kernel) == 0 : of_macro(kernel, name)))
         return NULL;
     for (; *line; line = next_line(line))
         if (function ? *line == '}' : line[strcspn(line, "\n") - 1] == ')')

@@ -19,6 +19,15 @@ static tx_status prove(const tx_cl_class *c, int id)
     return tx_cl_attention_verify(c->b, s->a, s->kernel, &s->forms.form[id]);
 }
 
+/* Adds the type, which selects the program, if the key lacks it. */
+static void form_of(const tx_cl_class *c, int id, char text[TX_CL_FORM])
+{
+    (void)id;
+    const tx_cl_attention_subject *s = c->q->user;
+    if (!s->a->cached && !typed(s))
+        snprintf(text, TX_CL_FORM, " %s", tx_cl_storage(s->a->type));
+}
+
 static tx_status measure(const tx_cl_class *c, int id, double give_up_after, double *seconds)
 {
     (void)give_up_after;
@@ -61,6 +70,7 @@ void tx_cl_attention_class(tx_cl_class *c)
     const tx_cl_attention_subject *s = c->q->user;
     describe(s, c);
     c->fixed = s->a->cached;
+    c->form = form_of;
     c->prove = prove;
     c->seconds = measure;
 }

@@ -79,7 +79,7 @@ static tx_status create(const tx_cl_attention_job *a, tx_cl_attention_kernel ker
     const int64_t tile = form->rows > form->cols ? form->rows : form->cols, queries = a->T > 1 ? form->rows + 5 : 1;
     extent e = {.B = 1, .T = 3 * tile - 11, .kv_heads = a->kv_heads > 1 ? 2 : 1};
     e.heads = a->heads > a->kv_heads ? 2 * e.kv_heads : e.kv_heads;
-    e.type = form->kind->typed ? a->type : TX_F32;
+    e.type = a->type; /* of the program that the plan launches */
     *probe = (tx_probe){.command = a->cached ? cached_command(a, &e, queries) : command_of(a, kernel, &e)};
     probe->command.attrs.attention.window = a->command->attrs.attention.window > 0 ? (int32_t)tile / 2 + 3 : 0;
     TX_TRY(tx_probe_create(probe));
