@@ -3,7 +3,9 @@
  * Loads and stores of a storage type that an argument names: one program for all types, as drivers take a second to
  * build one. For kernels whose time is that of their memory. `at` is an offset in elements. Callers: cast, dropout.
  */
-enum { TYPE_F32, TYPE_BF16, TYPE_F16 }; /* tx_cl_arg_types */
+/* tx_cl_arg_types. Macros, which a persistent launch may define for several programs. */
+#define TYPE_F32 0
+#define TYPE_BF16 1
 
 static vec load_typed(int type, const __global void *p, long at, long i, long n)
 {

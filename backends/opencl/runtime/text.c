@@ -45,22 +45,24 @@ static const char *next_line(const char *line)
     return line + (*line == '\n');
 }
 
-/* Copies the stem of a name: `map_` and `_grad` are left out. */
-static void stem_of(const char *name, char stem[64])
+/* Returns the name without `map_` before it and `_grad` after it. */
+static const char *stem_of(const char *name, size_t *length)
 {
-    const char *grad = strstr(name, "_grad");
+    static const char grad[] = "_grad";
     name += strncmp(name, "map_", 4) == 0 ? 4 : 0;
-    const int before = grad ? (int)(grad - name) : (int)strlen(name);
-    snprintf(stem, 64, "%.*s%s", before, name, grad ? grad + strlen("_grad") : "");
+    *length = strlen(name);
+    if (*length > strlen(grad) && strcmp(name + *length - strlen(grad), grad) == 0)
+        *length -= strlen(grad);
+    return name;
 }
 
 /* A macro's kernels and those of its gradient are one program. */
 static bool of_macro(const char *kernel, const char *name)
 {
-    char wanted[64], found[64];
-    stem_of(kernel, wanted);
-    stem_of(name, found);
-    return strcmp(wanted, found) == 0;
+    size_t wanted, found;
+    kernel = stem_of(kernel, &wanted);
+    name = stem_of(name, &found);
+    return wanted == found && strncmp(kernel, name, found) == 0;
 }
 
 bool tx_cl_in_program(const char *source, const char *held, const char *kernel)
