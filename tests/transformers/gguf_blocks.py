@@ -128,7 +128,7 @@ def round_inputs(model, kinds, size=None):
     for name, module in model.named_modules():
         part = of.get(name.split(".")[-1])
         plain = part in ("q", "k", "v") and len({parts["q"], parts["k"], parts["v"]}) > 1
-        if part and not plain: # matrices in one parameter whose blocks differ become fp32
+        if part and not plain: # these become fp32
             hooks.append(module.register_forward_pre_hook(rounded(size or parts[part])))
     return hooks
 
@@ -171,7 +171,10 @@ def compare(name, kinds, tied, variants):
             check(short <= (EXACT if variant == "base" else ROUNDED), f"{name}, {variant}: few rows differ by {short}")
             worst = max(worst, short)
         check(ROUNDED < rounding <= ROUNDING, f"{name}: rounding changes logits by {rounding}")
-        for ids in (SHORT, LONG):
+        # Matrices in one parameter whose blocks differ become fp32, and many rows are multiplied by oneDNN, whose sums may
+        # depend on the number of threads.
+        mixed = len({gguf.GGML_QUANT_SIZES[kinds[part]][0] for part in "qkv"}) > 1
+        for ids in (SHORT,) if mixed else (SHORT, LONG):
             one = logits(path, ids, variants[0])
             for threads in (2, 3, 8):
                 check(np.array_equal(logits(path, ids, variants[0], threads), one),
