@@ -43,8 +43,9 @@ typedef float tx_lanes[TX_LANES];
 #define TX_EACH_LANE for (int l = 0; l < TX_LANES; l++)
 #endif
 
-/* Compiles a function and all that it calls for AVX2 as well, if its caller can choose at run time. Neither version
- * contracts multiply-adds, so their results are equal. Sanitizers cannot run before the choice. */
+/* Compiles a static function and all that it calls for AVX2 as well, if its caller can choose at run time. Neither
+ * version contracts multiply-adds, so their results are equal. Sanitizers cannot run before the choice. gcc exports
+ * such functions unless they are static. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TX_BLOCK_CLONES __attribute__((target_clones("avx2", "default"), flatten))

@@ -47,8 +47,8 @@ static void sum_products(int n, float most, const tx_lanes f, const tx_lanes *x,
     memcpy(b, qq, sizeof qq);
 }
 
-TX_BLOCK_CLONES void tx_block_symmetric(int n, int trials, float most, const tx_lanes *x, const tx_lanes *w,
-                                        tx_lanes *q, tx_lanes scale)
+static TX_BLOCK_CLONES void search_symmetric(int n, int trials, float most, const tx_lanes *x, const tx_lanes *w,
+                                             tx_lanes *q, tx_lanes scale)
 {
     tx_lanes largest, factor, best, f, a, b;
     find_largest(n, x, largest);
@@ -79,8 +79,7 @@ TX_BLOCK_CLONES void tx_block_symmetric(int n, int trials, float most, const tx_
     q[i][l] = largest[l] != 0.0f ? tx_block_nearest(factor[l] * x[i][l], -most, most - 1.0f) + most : 0.0f;
 }
 
-TX_BLOCK_CLONES void tx_block_refine(int n, float most, const tx_lanes *x, const tx_lanes *w, tx_lanes *q,
-                                     tx_lanes scale)
+static TX_BLOCK_CLONES void refine(int n, float most, const tx_lanes *x, const tx_lanes *w, tx_lanes *q, tx_lanes scale)
 {
     tx_lanes a = {0}, b = {0};
     for (int i = 0; i < n; i++)
@@ -172,8 +171,8 @@ static void try_affine(const tx_block_range *how, int n, const tx_lanes *x, cons
     }
 }
 
-TX_BLOCK_CLONES void tx_block_affine(const tx_block_range *how, int n, const tx_lanes *x, const tx_lanes *w,
-                                     tx_lanes *q, tx_lanes scale, tx_lanes minimum)
+static TX_BLOCK_CLONES void search_affine(const tx_block_range *how, int n, const tx_lanes *x, const tx_lanes *w,
+                                          tx_lanes *q, tx_lanes scale, tx_lanes minimum)
 {
     tx_lanes high, whole = {0}, first = {0}, f;
     bool flat[TX_LANES];
@@ -263,4 +262,21 @@ float tx_block_positive(int n, float most, const float *x, const float *w, float
     }
     move_codes(n, most, x, w, q, &a, &b);
     return b > 0.0f ? a / b : 0.0f;
+}
+
+void tx_block_symmetric(int n, int trials, float most, const tx_lanes *x, const tx_lanes *w, tx_lanes *q,
+                        tx_lanes scale)
+{
+    search_symmetric(n, trials, most, x, w, q, scale);
+}
+
+void tx_block_refine(int n, float most, const tx_lanes *x, const tx_lanes *w, tx_lanes *q, tx_lanes scale)
+{
+    refine(n, most, x, w, q, scale);
+}
+
+void tx_block_affine(const tx_block_range *how, int n, const tx_lanes *x, const tx_lanes *w, tx_lanes *q,
+                     tx_lanes scale, tx_lanes minimum)
+{
+    search_affine(how, n, x, w, q, scale, minimum);
 }

@@ -148,7 +148,7 @@ static void pack_scales(const block *b, uint8_t *to)
     }
 }
 
-TX_BLOCK_CLONES void tx_block_write_q2_k(const float *x, const float *v, int64_t count, uint8_t *to)
+static TX_BLOCK_CLONES void write_q2_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 84) {
         const affine_type type = q2_k;
@@ -162,7 +162,7 @@ TX_BLOCK_CLONES void tx_block_write_q2_k(const float *x, const float *v, int64_t
     }
 }
 
-TX_BLOCK_CLONES void tx_block_write_q4_k(const float *x, const float *v, int64_t count, uint8_t *to)
+static TX_BLOCK_CLONES void write_q4_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 144) {
         const affine_type type = q4_k;
@@ -175,7 +175,7 @@ TX_BLOCK_CLONES void tx_block_write_q4_k(const float *x, const float *v, int64_t
     }
 }
 
-TX_BLOCK_CLONES void tx_block_write_q5_k(const float *x, const float *v, int64_t count, uint8_t *to)
+static TX_BLOCK_CLONES void write_q5_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 176) {
         const affine_type type = q5_k;
@@ -253,7 +253,7 @@ static void encode_q3_k(const float *x, const float *v, block *b)
     round_again(&s, x, tx_f16_to_f32(b->d), scale, 4.0f, b->q);
 }
 
-TX_BLOCK_CLONES void tx_block_write_q3_k(const float *x, const float *v, int64_t count, uint8_t *to)
+static TX_BLOCK_CLONES void write_q3_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 110) {
         block b;
@@ -290,7 +290,7 @@ static void encode_q6_k(const float *x, const float *v, block *b)
         memset(b->q, 0, sizeof b->q);
 }
 
-TX_BLOCK_CLONES void tx_block_write_q6_k(const float *x, const float *v, int64_t count, uint8_t *to)
+static TX_BLOCK_CLONES void write_q6_k(const float *x, const float *v, int64_t count, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i += VALUES, to += 210) {
         block b;
@@ -307,3 +307,14 @@ TX_BLOCK_CLONES void tx_block_write_q6_k(const float *x, const float *v, int64_t
         memcpy(to + 208, &b.d, 2);
     }
 }
+
+#define WRITER(type)                                                                       \
+    void tx_block_write_##type(const float *x, const float *v, int64_t count, uint8_t *to) \
+    {                                                                                      \
+        write_##type(x, v, count, to);                                                     \
+    }
+WRITER(q2_k)
+WRITER(q3_k)
+WRITER(q4_k)
+WRITER(q5_k)
+WRITER(q6_k)
