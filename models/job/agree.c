@@ -76,17 +76,24 @@ static tx_status agree(tx_comm *comm, const tx_json *json, const char *left_out)
 
 /* ---- Options --------------------------------------------------------------------------------------------------- */
 
+/* What a process does after it has read its options: goes on, or ends, with the error that it has reported. */
+typedef struct ending {
+    int32_t status;
+    char reason[300];
+} ending;
+
 static tx_status compare_exits(tx_comm *comm, int exit_status)
 {
-    const int32_t mine = (int32_t)exit_status;
+    ending mine = {.status = (int32_t)exit_status};
+    snprintf(mine.reason, sizeof mine.reason, "%s", exit_status == TX_JOB_RUNS || !exit_status ? "" : tx_error());
     tx_status status;
-    int32_t *all = tx_comm_gather(comm, &mine, sizeof mine, &status);
+    ending *all = tx_comm_gather(comm, &mine, sizeof mine, &status);
     for (int32_t r = 0; r < comm->size && !status; r++)
-        if (all[r] != TX_JOB_RUNS)
-            status = tx_fail(TX_INVALID,
-                             "rank %" PRId32 " on %s ends with status %" PRId32
-                             " after reading its options: start all ranks with the same options",
-                             r, comm->ranks[r].name, all[r]);
+        if (all[r].status != TX_JOB_RUNS)
+            status =
+                tx_fail(TX_INVALID, "rank %" PRId32 " on %s ends with status %" PRId32 " after reading its options: %s",
+                        r, comm->ranks[r].name, all[r].status,
+                        *all[r].reason ? all[r].reason : "start all ranks with the same options");
     free(all);
     return status;
 }
