@@ -71,6 +71,22 @@ def section_memory():
     return text
 
 
+def section_quality():
+    """Perplexities of files: the mean over the seeds, and how much of a loss above 0.02 training recovers."""
+    rows = list(benchmark_rows("quality"))
+    mean = {row["name"]: [sum(row[way]) / len(row[way]) if row[way] else None for way in ("without", "own", "other")]
+            for row in rows}
+    text = "| file | perplexity | trained for its type | trained for another type |\n|---|---|---|---|\n"
+    for row in rows:
+        plain, *trained = mean[row["name"]]
+        loss = plain - mean["f32"][0]
+        cells = [f"{value:.3f}" + (f" ({100 * (plain - value) / loss:.0f} %)" if loss > 0.02 else "") if value else ""
+                 for value in trained]
+        other = f", {row['other_type']}" if row["other_type"] else ""
+        text += f"| {row['name']} | {plain:.3f} | {' | '.join(cells)}{other} |\n"
+    return text
+
+
 def environment():
     """Variables that a source reads and environment.def does not have, and rows that no source mentions."""
     with open(os.path.join(source, "api/base/environment.def")) as file:
