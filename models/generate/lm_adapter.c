@@ -49,8 +49,8 @@ static tx_status take_checkpoint(const tx_lm_options *o, char **folder)
 static tx_status find_adapter(tx_lm *lm, const tx_lm_options *o)
 {
     char *model = NULL;
-    if (o->adapter && !tx_lora_is_folder(o->adapter))
-        return tx_fail(TX_NOT_FOUND, "%s: holds no adapter (" TX_LORA_CONFIG ")", o->adapter);
+    if (o->adapter)
+        TX_TRY(tx_lora_check_folder(o->adapter));
     if (o->adapter && !(lm->adapter = strdup(o->adapter)))
         return tx_fail(TX_MEMORY, "%s: out of memory", o->adapter);
     if (o->model)

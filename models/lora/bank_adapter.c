@@ -151,8 +151,7 @@ static tx_status read_modules(tx_adapter *a, const tx_config *config, const tx_w
 tx_status tx_lora_adapter_read(const tx_config *config, const char *base, const char *folder, tx_adapter **adapter)
 {
     tx_weights *weights = NULL;
-    if (!tx_lora_is_folder(folder))
-        return tx_fail(TX_NOT_FOUND, "%s: holds no adapter (" TX_LORA_CONFIG ")", folder);
+    TX_TRY(tx_lora_check_folder(folder));
     tx_adapter *a = calloc(1, sizeof *a);
     tx_status status = a && (a->folder = strdup(folder)) ? TX_OK : tx_fail(TX_MEMORY, "no memory for an adapter");
     TX_THEN(status, tx_lora_read(folder, &a->lora));

@@ -247,6 +247,8 @@ tx_status tx_lora_take_principal(tx_model *model, const tx_config *config);
 
 /* Returns true if the folder holds an adapter. */
 bool tx_lora_is_folder(const char *folder);
+/* TX_NOT_FOUND if it does not. */
+tx_status tx_lora_check_folder(const char *folder);
 /* Reads adapter_config.json (lora_config.c). TX_UNSUPPORTED names a key that TX does not implement. The caller frees.
  */
 tx_status tx_lora_read(const char *folder, tx_lora **lora);

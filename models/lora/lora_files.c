@@ -18,6 +18,14 @@ bool tx_lora_is_folder(const char *folder)
     return tx_file_exists(TX_PATH(folder, TX_LORA_CONFIG));
 }
 
+tx_status tx_lora_check_folder(const char *folder)
+{
+    if (tx_lora_is_folder(folder))
+        return TX_OK;
+    return tx_fail(TX_NOT_FOUND, "%s: holds no adapter (" TX_LORA_CONFIG ")%s", folder,
+                   tx_file_exists(folder) ? "" : ": there is no such folder");
+}
+
 tx_status tx_lora_find_base(const tx_lora *lora, const char *folder, char **base)
 {
     if (!lora->base)
