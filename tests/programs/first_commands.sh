@@ -61,6 +61,7 @@ txlaunch | --nnodes 2 --nproc_per_node 2 txtrain | 2 | --hosts
 txlaunch | --multi_gpu --num_processes 1 --mixed_precision bf16 txtrain | 2 | give --bf16 or --fp16 to txtrain
 txlaunch | --config_file accelerate.yaml txtrain | 2 | give the file to txtrain as its first argument
 txlaunch | --rdzv_endpoint host:29500 txtrain | 2 | list the hosts with --hosts
+txtrain | text --output_dir out | 2 | --train_file takes a text
 txtrain | accelerate.yaml --config_name config.json --train_file text --block_size 16 --dry_run | 0 | --zero_stage (the run has one rank)
 txtrain | axolotl.yaml --block_size 16 --dry_run | 0 | fits
 try | --deepspeed ds.json | 0 | fits
@@ -173,5 +174,6 @@ txserve | --model model --tasks hellaswag | 2 | docs/guides/serve.md
 txmem | estimate-memory --model gpt2 | 2 | leave the word out
 txmem | --model gpt2 --memory 8 --dtypes float16 | 2 | use --bf16
 END
+outcome 2 "--prompt takes a text" "$bin/txgen" --model model "the old dog"
 [ $rows -ge 100 ] || fail "only $rows rows"
 verdict ": $rows commands"

@@ -227,10 +227,15 @@ void tx_alive_doing(tx_alive *a, const char *format, ...)
     if (!a)
         return;
     pthread_mutex_lock(&a->lock);
+    const bool idle = !*a->doing; /* the program waited, perhaps for a user */
     va_start(args, format);
     vsnprintf(a->doing, sizeof a->doing, format, args);
     va_end(args);
     a->began = tx_now();
+    if (idle) {
+        a->last_line = a->began;
+        a->printed = false;
+    }
     erase(a);
     pthread_cond_signal(&a->wake);
     pthread_mutex_unlock(&a->lock);

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NUMBER_MOST 1e6
 
@@ -237,6 +238,18 @@ static tx_status read_file(const tx_cli *program, tx_option_values *v, const cha
     return tx_option_read(own || !program->others ? v : program->others, path);
 }
 
+/* Advice for a word without an option, or "": the option that takes such a word. */
+static const char *taker_of(const tx_option_values *v, const char *word)
+{
+    if (word[0] == '-')
+        return "";
+    if (strchr(word, ' ') && tx_option_find(&v->table, "prompt"))
+        return "; --prompt takes a text";
+    if (tx_option_find(&v->table, "train_file") && access(word, R_OK) == 0)
+        return "; --train_file takes a text to train on";
+    return strchr(word, '/') && tx_option_find(&v->table, "model") ? "; --model takes a model" : "";
+}
+
 /* Refuses an argument that is no option. Words of other programs' command lines have advice: sft, or llama.cpp's -ngl.
  */
 static int refuse_word(const tx_cli *program, const tx_option_values *v, int argc, char *const *argv, int *at)
@@ -254,7 +267,7 @@ static int refuse_word(const tx_cli *program, const tx_option_values *v, int arg
     return tx_complain(program, TX_EXIT_USAGE,
                        "%s: not an option, and not the value of one; --help all lists the options%s%s", argument,
                        is_file(program, argument) ? "; a file of options must be the first argument" : "",
-                       strchr(argument, '/') && tx_option_find(&v->table, "model") ? "; --model takes a model" : "");
+                       is_file(program, argument) ? "" : taker_of(v, argument));
 }
 
 /* ---- the whole command line ----------------------------------------------------------------------- */
