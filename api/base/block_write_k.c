@@ -308,13 +308,13 @@ static TX_BLOCK_CLONES void write_q6_k(const float *x, const float *v, int64_t c
     }
 }
 
-#define WRITER(type)                                                                       \
+#define K_WRITER(type)                                                                     \
     void tx_block_write_##type(const float *x, const float *v, int64_t count, uint8_t *to) \
     {                                                                                      \
         write_##type(x, v, count, to);                                                     \
     }
-WRITER(q2_k)
-WRITER(q3_k)
-WRITER(q4_k)
-WRITER(q5_k)
-WRITER(q6_k)
+K_WRITER(q2_k)
+K_WRITER(q3_k)
+K_WRITER(q4_k)
+K_WRITER(q5_k)
+K_WRITER(q6_k)
