@@ -40,7 +40,7 @@ static void weigh(const float *x, const float *v, float square, float *w)
         w[i] = v[i] * sqrtf(square + x[i] * x[i]);
 }
 
-/* Stores the codes of a group whose rounded scale is 0: those of the search. The others are rounded again. */
+/* Stores the codes that the search found, for a group whose rounded scale is 0. The others are rounded again. */
 static void store_codes(const search *s, int j, int n, uint8_t *q)
 {
     for (int i = 0; i < n; i++)

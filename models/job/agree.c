@@ -76,7 +76,8 @@ static tx_status agree(tx_comm *comm, const tx_json *json, const char *left_out)
 
 /* ---- Options --------------------------------------------------------------------------------------------------- */
 
-/* What a process does after it has read its options: goes on, or ends, with the error that it has reported. */
+/* The exit status of a process that ends after it has read its options, and the error that it reported; TX_JOB_RUNS of
+ * one that does not end. */
 typedef struct ending {
     int32_t status;
     char reason[300];
@@ -85,7 +86,7 @@ typedef struct ending {
 static tx_status compare_exits(tx_comm *comm, int exit_status)
 {
     ending mine = {.status = (int32_t)exit_status};
-    snprintf(mine.reason, sizeof mine.reason, "%s", exit_status == TX_JOB_RUNS || !exit_status ? "" : tx_error());
+    snprintf(mine.reason, sizeof mine.reason, "%s", exit_status > 0 ? tx_error() : "");
     tx_status status;
     ending *all = tx_comm_gather(comm, &mine, sizeof mine, &status);
     for (int32_t r = 0; r < comm->size && !status; r++)

@@ -238,11 +238,13 @@ static tx_status read_file(const tx_cli *program, tx_option_values *v, const cha
     return tx_option_read(own || !program->others ? v : program->others, path);
 }
 
-/* Advice for a word without an option, or "": the option that takes such a word. */
-static const char *taker_of(const tx_option_values *v, const char *word)
+/* Advice for a word without an option, or "": where it belongs. */
+static const char *taker_of(const tx_cli *program, const tx_option_values *v, const char *word)
 {
     if (word[0] == '-')
         return "";
+    if (is_file(program, word))
+        return "; a file of options must be the first argument";
     if (strchr(word, ' ') && tx_option_find(&v->table, "prompt"))
         return "; --prompt takes a text";
     if (tx_option_find(&v->table, "train_file") && access(word, R_OK) == 0)
@@ -265,9 +267,8 @@ static int refuse_word(const tx_cli *program, const tx_option_values *v, int arg
     if (known && known->kind == TX_OPTION_FOREIGN)
         return tx_complain(program, TX_EXIT_USAGE, "%s: not an option of TX: %s", argument, known->help);
     return tx_complain(program, TX_EXIT_USAGE,
-                       "%s: not an option, and not the value of one; --help all lists the options%s%s", argument,
-                       is_file(program, argument) ? "; a file of options must be the first argument" : "",
-                       is_file(program, argument) ? "" : taker_of(v, argument));
+                       "%s: not an option, and not the value of one; --help all lists the options%s", argument,
+                       taker_of(program, v, argument));
 }
 
 /* ---- the whole command line ----------------------------------------------------------------------- */
