@@ -400,7 +400,9 @@ static void test_bar(void **state)
         {"kernels", 0, 42, 3.0, "kernels 0 of 42"},
         {"kernels", 27, 42, 16.0, "kernels 27 of 42, 9 s left"},
         {"kernels", 41, 42, 0.0, "kernels 41 of 42, 0 s left"},
-        {"kernels", 1, 42, 12.0, "kernels 1 of 42, 9 min left"},
+        {"kernels", 3, 42, 12.0, "kernels 3 of 42"},
+        {"kernels", 4, 42, 58.0, "kernels 4 of 42, 10 min left"},
+        {"files", 1, 2, 12.0, "files 1 of 2, 12 s left"},
         {"book.txt", 250000000, 1000000000, 5.0, "book.txt 25 %, 15 s left"},
         {"book.txt", 0, 1000000000, 5.0, "book.txt 0 %"},
     };

@@ -20,6 +20,7 @@
 #define POLL_SECONDS 0.5  /* seconds between two calls of `ask`, and between two states of a bar */
 #define STALE_SECONDS 3.0 /* an operation without a report for so long has ended, or failed */
 #define STATUS_BYTES 256
+#define FEW 4         /* units that say little about the others, unless they are half of all */
 #define COUNTED 10000 /* larger totals are shown in percent */
 
 /* An operation that reports its progress. */
@@ -64,7 +65,7 @@ void tx_bar_text(char *text, size_t size, const char *what, int64_t done, int64_
     const double left = done > 0 ? ceil(seconds * (double)(total - done) / (double)done) : 0.0;
     const int used = total < COUNTED ? snprintf(text, size, "%s %" PRId64 " of %" PRId64, what, done, total)
                                      : snprintf(text, size, "%s %.0f %%", what, 100.0 * (double)done / (double)total);
-    if (done <= 0 || used < 0 || (size_t)used >= size)
+    if ((done < FEW && 2 * done < total) || used < 0 || (size_t)used >= size)
         return;
     snprintf(text + used, size - (size_t)used, left < 100.0 ? ", %.0f s left" : ", %.0f min left",
              left < 100.0 ? left : ceil(left / 60.0));

@@ -33,7 +33,7 @@ void tx_alive_printed(tx_alive *alive);
 /* Calls `ask` every half second until _stop. It writes the current action to `text`; an empty text keeps the last. */
 void tx_alive_set_status(tx_alive *alive, void (*ask)(void *context, char *text, size_t size), void *context);
 /* Writes "WHAT 27 of 42, 9 s left", or "WHAT 43 %, 9 s left" for large totals. The rest is estimated from `seconds`
- * since the first of the `done` units began, and left out before one is done. */
+ * since the first of the `done` units began, and left out when only a few are done. */
 void tx_bar_text(char *text, size_t size, const char *what, int64_t done, int64_t total, double seconds);
 
 #endif
