@@ -11,13 +11,19 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define FEW 3 /* programs for which threads suffice: a worker takes a moment to open the device */
 
+typedef struct wanted {
+    tx_cl_program *program;
+    size_t bytes; /* of its text: long texts take longer to build */
+} wanted;
+
 typedef struct work {
     const tx_context *context;
-    tx_cl_program **wanted;
+    wanted *wanted;
     int32_t count;
     bool workers; /* each thread has one */
     atomic_int next;
@@ -29,7 +35,7 @@ static void *serve(void *argument)
     work *w = argument;
     tx_cl_worker worker = {0};
     for (int32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->count;) {
-        (void)tx_cl_build_program(w->context, w->wanted[i], w->workers ? &worker : NULL);
+        (void)tx_cl_build_program(w->context, w->wanted[i].program, w->workers ? &worker : NULL);
         sem_post(&w->built);
     }
     tx_cl_worker_end(&worker);
@@ -65,6 +71,25 @@ static void build(work *w, pthread_t *thread, int64_t limit)
     sem_destroy(&w->built);
 }
 
+static size_t bytes_of(const tx_cl_program *program)
+{
+    char *text = NULL;
+    if (program->text)
+        return strlen(program->text);
+    if (tx_cl_program_text(program->source, program->kernel, &text))
+        return 0; /* its build fails as well */
+    const size_t bytes = strlen(text);
+    free(text);
+    return bytes;
+}
+
+/* Longer texts come first, so that no thread begins a long build when the others have ended. */
+static int longer(const void *a, const void *b)
+{
+    const size_t x = ((const wanted *)a)->bytes, y = ((const wanted *)b)->bytes;
+    return (x < y) - (x > y);
+}
+
 /* Without memory for the lists, each program is built when its command needs it. */
 void tx_cl_compile(tx_context *context)
 {
@@ -78,14 +103,16 @@ void tx_cl_compile(tx_context *context)
     limit = workers > 0 ? workers : limit;
     w.workers = workers > 0;
     pthread_t *thread = calloc((size_t)limit, sizeof *thread);
-    tx_cl_program **next = w.wanted = calloc((size_t)w.count, sizeof *w.wanted);
+    wanted *next = w.wanted = calloc((size_t)w.count, sizeof *w.wanted);
     for (tx_cl_program *one = thread ? context->programs : NULL; one && next; one = one->next)
         if (!one->program && !one->tried) {
             one->tried = true;
-            *next++ = one;
+            *next++ = (wanted){one, bytes_of(one)};
         }
-    if (thread && next)
+    if (thread && next) {
+        qsort(w.wanted, (size_t)w.count, sizeof *w.wanted, longer);
         build(&w, thread, limit);
+    }
     free(w.wanted);
     free(thread);
 }
