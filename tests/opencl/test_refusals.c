@@ -48,7 +48,8 @@ static bool says_so(const tx_plan *plan)
 static void count_told(void *context, const char *what, int64_t done, int64_t total)
 {
     long *told = context;
-    *told = *told < 0 || strcmp(what, "kernels") != 0 || done < 0 || done > total ? -1 : *told + 1;
+    const bool builds = strcmp(what, "kernels") == 0, known = builds || strcmp(what, "measuring kernels") == 0;
+    *told = *told < 0 || !known || done < 0 || done > total ? -1 : *told + builds;
 }
 
 static long told;
