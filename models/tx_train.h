@@ -21,7 +21,9 @@
 TX_API_BEGIN
 
 /* Names of published models whose configurations are known. */
-#define TX_PRESETS "gpt2, gpt2-medium, gpt2-large, gpt2-xl, tinyllama-1.1b, bert-base"
+#define TX_PRESETS                                                                                   \
+    "gpt2, gpt2-medium, gpt2-large, gpt2-xl, tinyllama-1.1b, llama-3-8b, mistral-7b, qwen2.5-0.5b, " \
+    "qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b, bert-base"
 
 /* One finished optimizer step. */
 typedef struct tx_run_step {

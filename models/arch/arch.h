@@ -257,7 +257,7 @@ typedef struct tx_absent_type {
 extern const tx_absent_type tx_absent_types[]; /* ended by a NULL type */
 
 typedef struct tx_preset {
-    const char *name, *overrides; /* changes to the defaults, in the format of tx_config_override */
+    const char *name, *overrides; /* changes to the defaults, in tx_config_override's format, with any key */
 } tx_preset;
 
 struct tx_architecture {

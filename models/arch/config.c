@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define CONFIG_LIMIT ((int64_t)4 << 20)
 
@@ -64,33 +65,6 @@ void tx_config_free(tx_config *config)
     free(config->blocks);
     free(config->rounding);
     free(config);
-}
-
-static tx_status make_preset(const tx_architecture *a, const tx_preset *preset, tx_config **config)
-{
-    tx_config *created = NULL;
-    tx_status status = tx_config_copy(a->defaults, &created);
-    TX_THEN(status, tx_config_override(created, preset->overrides));
-    return TX_RETURN(status, created, config, tx_config_free);
-}
-
-tx_status tx_config_preset(const char *name, tx_config **config)
-{
-    char list[512] = "";
-    for (const tx_architecture *const *a = tx_architectures; *a; a++)
-        for (const tx_preset *p = (*a)->presets; p && p->name; p++) {
-            if ((*a)->defaults->architecture != *a)
-                break; /* another head of the same family */
-            if (strcmp(p->name, name) == 0)
-                return make_preset(*a, p, config);
-            tx_list_add(list, sizeof list, ", ", "%s", p->name);
-        }
-    if (strchr(name, '/'))
-        return tx_fail(TX_INVALID,
-                       "%.80s: no such file or folder; to fetch a configuration: hf download %.80s config.json "
-                       "--local-dir DIR",
-                       name, name);
-    return tx_fail(TX_INVALID, "no published model \"%.40s\": the known ones are %s", name, list);
 }
 
 /* ---- Checks ---------------------------------------------------------------------------------------- */
@@ -286,8 +260,8 @@ static tx_status write_second_name(const tx_config_key *key, tx_json *json)
     return tx_json_set_int(json, key->second, value);
 }
 
-/* Adds one "key=value" to `json`. */
-static tx_status add_override(const tx_architecture *a, tx_json *json, const char *pair, size_t length)
+/* Adds one "key=value" to `json`. The keys of a preset may be those that the architecture's `read` knows. */
+static tx_status add_override(const tx_architecture *a, bool preset, tx_json *json, const char *pair, size_t length)
 {
     char key[64], value[128];
     const char *equals = memchr(pair, '=', length);
@@ -297,7 +271,7 @@ static tx_status add_override(const tx_architecture *a, tx_json *json, const cha
     snprintf(key, sizeof key, "%.*s", (int)before, pair);
     snprintf(value, sizeof value, "%.*s", (int)after, equals + 1);
     const tx_config_key *row = tx_config_key_named(a, key);
-    if (!row)
+    if (!row && !preset)
         return tx_fail(TX_INVALID, "\"%s\" is not a configuration key of %s", key, a->type);
     tx_json *parsed;
     bool is_json = tx_json_parse(value, after, key, &parsed) == TX_OK;
@@ -306,7 +280,7 @@ static tx_status add_override(const tx_architecture *a, tx_json *json, const cha
         TX_TRY(tx_json_set_bool(json, key, value[0] == 'T'));
     else
         TX_TRY(is_json ? tx_json_set(json, key, parsed) : tx_json_set_string(json, key, value));
-    return write_second_name(row, json);
+    return row ? write_second_name(row, json) : TX_OK;
 }
 
 /* Overrides are read with the keys of the file, because some members follow from several of them. Vocabulary and labels
@@ -319,7 +293,7 @@ static tx_status keep_changed(const tx_config *config, tx_json *json)
     return config->source ? tx_json_set_int(json, "vocab_size", config->vocab_size) : TX_OK;
 }
 
-tx_status tx_config_override(tx_config *config, const char *text)
+static tx_status override(tx_config *config, bool preset, const char *text)
 {
     tx_config *created = NULL;
     tx_json *json = config->source ? tx_json_copy(config->source) : tx_json_object();
@@ -331,7 +305,7 @@ tx_status tx_config_override(tx_config *config, const char *text)
     }
     for (const char *at = text; *at && !status;) {
         size_t length = strcspn(at, ",");
-        status = add_override(config->architecture, json, at, length);
+        status = add_override(config->architecture, preset, json, at, length);
         at += length + (at[length] == ',');
     }
     TX_THEN(status, read_all(json, created));
@@ -348,7 +322,43 @@ tx_status tx_config_override(tx_config *config, const char *text)
         created->bank = NULL;
     }
     tx_config_free(created);
+    return status;
+}
+
+tx_status tx_config_override(tx_config *config, const char *text)
+{
+    const tx_status status = override(config, false, text);
     return status ? tx_fail_in(status == TX_FORMAT ? TX_INVALID : status, "config_overrides") : TX_OK;
+}
+
+static tx_status make_preset(const tx_architecture *a, const tx_preset *preset, tx_config **config)
+{
+    tx_config *created = NULL;
+    tx_status status = tx_config_copy(a->defaults, &created);
+    TX_THEN(status, override(created, true, preset->overrides));
+    return TX_RETURN(status, created, config, tx_config_free);
+}
+
+tx_status tx_config_preset(const char *name, tx_config **config)
+{
+    const char *slash = strrchr(name, '/'), *known = NULL;
+    char list[512] = "";
+    for (const tx_architecture *const *a = tx_architectures; *a; a++)
+        for (const tx_preset *p = (*a)->presets; p && p->name; p++) {
+            if ((*a)->defaults->architecture != *a)
+                break; /* another head of the same family */
+            if (strcasecmp(p->name, name) == 0)
+                return make_preset(*a, p, config);
+            if (slash && strcasecmp(p->name, slash + 1) == 0)
+                known = p->name;
+            tx_list_add(list, sizeof list, ", ", "%s", p->name);
+        }
+    if (slash)
+        return tx_fail(TX_INVALID,
+                       "%.80s: no such file or folder; to fetch a configuration: hf download %.80s config.json "
+                       "--local-dir DIR%s%s",
+                       name, name, known ? "; or use the name " : "", known ? known : "");
+    return tx_fail(TX_INVALID, "no published model \"%.40s\": the known ones are %s", name, list);
 }
 
 /* ---- Writing --------------------------------------------------------------------------------------- */

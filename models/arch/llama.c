@@ -261,6 +261,13 @@ static const llama_config mistral_defaults = {SIZES(tx_mistral, tx_llama_rows, 3
 static const tx_preset llama_presets[] = {
     {"tinyllama-1.1b", "hidden_size=2048,intermediate_size=5632,num_hidden_layers=22,num_attention_heads=32,"
                        "num_key_value_heads=4,rms_norm_eps=1e-5"},
+    {"llama-3-8b", "vocab_size=128256,max_position_embeddings=8192,intermediate_size=14336,num_key_value_heads=8,"
+                   "rms_norm_eps=1e-5,rope_theta=500000,bos_token_id=128000,eos_token_id=128001"},
+    {.name = NULL},
+};
+static const tx_preset mistral_presets[] = {
+    {"mistral-7b",
+     "vocab_size=32768,max_position_embeddings=32768,rms_norm_eps=1e-5,rope_theta=1e6,sliding_window=null"},
     {.name = NULL},
 };
 
@@ -268,4 +275,5 @@ ALL_HEADS(tx_llama, "llama", "Llama", llama_defaults, llama_keys, tx_llama_read,
           GGUF("llama", .pairs = true, .rope_factors = true, .without = {TX_GGUF_EXPERTS, TX_GGUF_WINDOW}),
           .presets = llama_presets);
 ALL_HEADS(tx_mistral, "mistral", "Mistral", mistral_defaults, mistral_keys, tx_llama_read,
-          GGUF("llama", .pairs = true, .rope_factors = true, .with = TX_GGUF_WINDOW, .without = {TX_GGUF_EXPERTS}));
+          GGUF("llama", .pairs = true, .rope_factors = true, .with = TX_GGUF_WINDOW, .without = {TX_GGUF_EXPERTS}),
+          .presets = mistral_presets);

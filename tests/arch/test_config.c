@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GPT-2's config.json: presets, defaults, refusals by name, rewriting, mutations; and the list of parameters. */
 #include "models/arch/gpt2.h"
+#include "models/arch/llama_family.h"
 #include "models/tx_train.h"
 #include "tests/arch/config_text.h"
 
@@ -13,8 +14,22 @@ static void test_presets(void **state)
         const char *name;
         int64_t params, vocab;
     } known[] = {
-        {"gpt2", 124439808, 50304},     {"gpt2-medium", 354823168, 50304},     {"gpt2-large", 774030080, 50304},
-        {"gpt2-xl", 1557611200, 50304}, {"tinyllama-1.1b", 1100048384, 32000}, {"bert-base", 109514298, 30592},
+        {"gpt2", 124439808, 50304},
+        {"gpt2-medium", 354823168, 50304},
+        {"gpt2-large", 774030080, 50304},
+        {"gpt2-xl", 1557611200, 50304},
+        {"tinyllama-1.1b", 1100048384, 32000},
+        {"bert-base", 109514298, 30592},
+        /* Numbers that transformers counts with the published configurations. */
+        {"Llama-3-8B", 8030261248, 128256},
+        {"mistral-7b", 7248023552, 32768},
+        {"qwen2.5-0.5b", 494032768, 151936},
+        {"qwen2.5-1.5b", 1543714304, 151936},
+        {"qwen2.5-7b", 7615616512, 152064},
+        {"qwen3-0.6b", 596049920, 151936},
+        {"qwen3-1.7b", 1720574976, 151936},
+        {"qwen3-4b", 4022468096, 151936},
+        {"qwen3-8b", 8190735360, 151936},
     };
     tx_config *config = NULL;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -24,7 +39,11 @@ static void test_presets(void **state)
         assert_int_equal(tx_arch_padded_vocab(config), known[i].vocab);
         tx_config_free(config);
     }
+    assert_ok(tx_config_preset("llama-3-8b", &config));
+    assert_true(((const llama_config *)config)->positions.rope.theta == 5e5);
+    tx_config_free(config);
     assert_refused(tx_config_preset("gpt3", &config), TX_INVALID, "the known ones are " TX_PRESETS);
+    assert_refused(tx_config_preset("Qwen/Qwen3-8B", &config), TX_INVALID, "--local-dir DIR; or use the name qwen3-8b");
 }
 
 static void test_params(void **state)
