@@ -7,8 +7,8 @@ Intel and for CPUs, and Intel's ocloc if installed (Debian: intel-opencl-icd), t
 GPT-2's programs are also compiled for all other targets (targets.py).
 
     compile_targets.py KERNEL_TEXTS [--quick PART]    PART is `machines` (AMD and NVIDIA) or `spirv` (SPIR-V and ocloc):
-                                                      an eighth of the suite's programs for each device, not the same,
-                                                      and half of the other targets. TX_TEST_TURN / 4 selects which:
+                                                      a sixteenth of the suite's programs for each device, not the same,
+                                                      and a quarter of the other targets. TX_TEST_TURN / 4 selects them:
                                                       tools/check runs each part at every fourth commit
 
 All extensions of OpenCL C are off, so that double precision, half arithmetic and sub-groups do not compile. SPIR-V
@@ -84,10 +84,10 @@ def compile_by_ocloc(tools, target, program, folder):
 PARTS = {"machines": ("cdna2", "nvidia"), "spirv": ("arc", "intel", "cpu")}
 
 
-def for_machines(device, sets, half, kernel_texts, folder):
+def for_machines(device, sets, some, kernel_texts, folder):
     """Pairs (target, program) for AMD and NVIDIA."""
     work = [("gfx90a", p) for p in device["cdna2"]] + [("sm_90", p) for p in device["nvidia"]]
-    others = [target for target in AMD + NVIDIA if target not in ("gfx90a", "sm_90")][half]
+    others = [target for target in AMD + NVIDIA if target not in ("gfx90a", "sm_90")][some]
     programs = {name: Programs(kernel_texts, name, "gpt2", folder).list for name in {DEVICE[t] for t in others}}
     work += [(target, p) for target in others for p in programs[DEVICE[target]]]
     # Texts that no device launches must compile without options.
@@ -117,7 +117,7 @@ def main():
         sys.exit(__doc__)
     parts = sys.argv[3:] or list(PARTS)
     turn = int(os.environ.get("TX_TEST_TURN", "0")) // 4
-    step, half = (8, slice(turn % 2, None, 2)) if quick else (1, slice(None))
+    step, some = (16, slice(turn % 4, None, 4)) if quick else (1, slice(None))
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder, sys.argv[1])
@@ -129,7 +129,7 @@ def main():
                   for i, (name, both) in enumerate(sets.items())}
         work = []
         if "machines" in parts:
-            work += for_machines(device, sets, half, sys.argv[1], folder)
+            work += for_machines(device, sets, some, sys.argv[1], folder)
         if "spirv" in parts:
             work += for_spirv(tools, device)
 
