@@ -238,7 +238,7 @@ static tx_status read_file(const tx_cli *program, tx_option_values *v, const cha
     return tx_option_read(own || !program->others ? v : program->others, path);
 }
 
-/* Advice for a word without an option, or "": where it belongs. */
+/* Advice for a word without an option, or "": the option that takes it, or its place. */
 static const char *taker_of(const tx_cli *program, const tx_option_values *v, const char *word)
 {
     if (word[0] == '-')
