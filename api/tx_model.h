@@ -238,11 +238,15 @@ tx_status tx_model_results(tx_model *model, tx_results *results);
  * and the others to 0. LOSS_SCALE 0 means 1. All later runs use them. It allocates nothing. */
 tx_status tx_model_restore(tx_model *model, const tx_results *results);
 
-/* Places the states that graphs declare from now on in the memory of activations. They keep their contents until a plan
- * without them runs or is made. All of them must be declared before the first plan that reads one is made. */
+/* Places the states that graphs declare from now on in the memory of gradients, as far as it reaches, and then in that
+ * of activations. They keep their contents until a plan without them runs or is made. All of them must be declared
+ * before the first plan that reads one is made. */
 tx_status tx_model_share_states(tx_model *model);
 /* Sets these states to 0. Call it before plans read them for the first time, and again after other plans have run. */
 tx_status tx_model_clear_states(tx_model *model);
+/* Gives the memory of gradients back: they are 0 then. Call it after the last plan that reads the states, before other
+ * plans run. */
+tx_status tx_model_return_states(tx_model *model);
 
 /* Makes the model's plans a dry run: they are compiled for inspection without the device, and nothing can run or be
  * written. tx_model_memory then leaves out the workspaces of kernels, which are unknown. Call this first. */

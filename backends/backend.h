@@ -184,6 +184,7 @@ static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
     X(OFFLOADED, OFFLOADED, 1, 0, 0)      /* offloaded activations of blocks */                                       \
     X(STATE, CACHE, 0, 0, 0)              /* key-value caches, optimizer group bytes */                               \
     X(SHARED_STATE, ACTIVATIONS, 0, 0, 0) /* states in the memory of PLANNED (tx_model_share_states) */               \
+    X(LENT_STATE, GRADIENTS, 0, 0, 0)     /* states in the memory of GRADIENTS */                                     \
     X(WEIGHTS_WINDOW, EXCHANGE, 0, 0, 1)  /* exchange buffers for WEIGHTS (below: GRADIENTS) of a device with its own \
                                              memory */                                                                \
     X(GRADIENTS_WINDOW, EXCHANGE, 0, 0, 1)                                                                            \

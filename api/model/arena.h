@@ -34,7 +34,15 @@ typedef struct tx_arena {
 /* Whether an arena has states. */
 static inline bool tx_arena_has_states(tx_arena_id arena)
 {
-    return arena == TX_ARENA_STATE || arena == TX_ARENA_SHARED_STATE;
+    return arena == TX_ARENA_STATE || arena == TX_ARENA_SHARED_STATE || arena == TX_ARENA_LENT_STATE;
+}
+
+/* The arena whose memory an arena uses. */
+static inline tx_arena_id tx_arena_memory(tx_arena_id arena)
+{
+    return arena == TX_ARENA_SHARED_STATE ? TX_ARENA_PLANNED
+           : arena == TX_ARENA_LENT_STATE ? TX_ARENA_GRADIENTS
+                                          : arena;
 }
 
 /* Rounds up to TX_ALIGNMENT. */

@@ -180,6 +180,20 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
     return model->following && spec ? tx_model_declare(model->following, name, spec, &found) : TX_OK;
 }
 
+/* The arena for one more state of `bytes` in the memory of other tensors. Gradients whose size may still change, or
+ * whose memory other ranks read, lend none. */
+static tx_arena_id shared_arena(const tx_model *model, int64_t bytes)
+{
+    const tx_arena *gradients = &model->arena[TX_ARENA_GRADIENTS], *lent = &model->arena[TX_ARENA_LENT_STATE],
+                   *layout = &model->arena[model->exchange.gradients_as];
+    const int64_t size = tx_aligned(bytes), begin = tx_arena_fit(lent->chunk_bytes, tx_arena_end(lent), size);
+    const int32_t chunk = tx_arena_chunk(lent, begin);
+    const bool lends = model->sealed && model->has_gradients && gradients->space == TX_SPACE_DEVICE;
+    return lends && chunk < layout->chunks && begin % lent->chunk_bytes + size <= layout->used[chunk]
+               ? TX_ARENA_LENT_STATE
+               : TX_ARENA_SHARED_STATE;
+}
+
 static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape, bool absent,
                               int64_t *offset)
 {
@@ -188,13 +202,12 @@ static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype,
         return tx_fail(TX_MEMORY, "no memory for a state");
     model->state = grown;
     tx_state_record record = {.name = name ? strdup(name) : NULL, .dtype = dtype, .shape = *shape, .absent = absent};
-    record.arena = name && model->shares_states ? TX_ARENA_SHARED_STATE : TX_ARENA_STATE;
+    const int64_t bytes = tx_shape_count(shape) * (int64_t)tx_dtype_size(dtype);
+    record.arena = name && model->shares_states ? shared_arena(model, bytes) : TX_ARENA_STATE;
     if (name && !record.name)
         return tx_fail(TX_MEMORY, "no memory for state %s", name);
     tx_status status =
-        absent ? TX_OK
-               : tx_arena_append(&model->arena[record.arena], tx_shape_count(shape) * (int64_t)tx_dtype_size(dtype),
-                                 TX_ALIGNMENT, &record.offset);
+        absent ? TX_OK : tx_arena_append(&model->arena[record.arena], bytes, TX_ALIGNMENT, &record.offset);
     if (status != TX_OK) {
         free(record.name);
         return status;
@@ -235,7 +248,8 @@ tx_status tx_model_share_states(tx_model *model)
     TX_NEEDS(model, TX_INVALID);
     for (; model; model = model->following) {
         model->shares_states = true;
-        model->arena[TX_ARENA_SHARED_STATE].addresses = true; /* the memory is that of PLANNED */
+        model->arena[TX_ARENA_SHARED_STATE].addresses = model->arena[TX_ARENA_LENT_STATE].addresses = true;
+        model->arena[TX_ARENA_LENT_STATE].chunk_bytes = model->arena[TX_ARENA_GRADIENTS].chunk_bytes;
     }
     return TX_OK;
 }

@@ -57,11 +57,11 @@ static int64_t input_bytes(const tx_graph *graph)
     return bytes;
 }
 
-/* Whether a graph has states in the memory of PLANNED. */
+/* Whether a graph has states in the memory of other tensors. */
 static bool reads_shared(const tx_graph *graph)
 {
     for (int32_t i = 0; i < graph->tensors; i++)
-        if (graph->tensor[i]->arena == TX_ARENA_SHARED_STATE)
+        if (tx_arena_memory(graph->tensor[i]->arena) != graph->tensor[i]->arena)
             return true;
     return false;
 }

@@ -353,15 +353,31 @@ tx_status tx_model_allocate(tx_model *model)
     return status;
 }
 
+/* Fills the memory of states with zeros. */
+static tx_status clear(const tx_model *model, tx_arena_id states)
+{
+    const tx_arena *arena = &model->arena[states], *memory = &model->arena[tx_arena_memory(states)];
+    const tx_engine *e = model->engine;
+    for (int32_t c = 0; c < arena->chunks; c++)
+        TX_TRY(e->backend->fill(e->context, memory->buffer[c], 0, 0, arena->used[c]));
+    return TX_OK;
+}
+
 tx_status tx_model_clear_states(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
     TX_TRY(tx_model_allocate(model));
     for (; model; model = model->following) {
-        const tx_arena *states = &model->arena[TX_ARENA_SHARED_STATE], *planned = &model->arena[TX_ARENA_PLANNED];
-        const tx_engine *e = model->engine;
-        for (int32_t c = 0; c < states->chunks; c++)
-            TX_TRY(e->backend->fill(e->context, planned->buffer[c], 0, 0, states->used[c]));
+        TX_TRY(clear(model, TX_ARENA_SHARED_STATE));
+        TX_TRY(clear(model, TX_ARENA_LENT_STATE));
     }
+    return TX_OK;
+}
+
+tx_status tx_model_return_states(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    for (; model; model = model->following)
+        TX_TRY(clear(model, TX_ARENA_LENT_STATE));
     return TX_OK;
 }

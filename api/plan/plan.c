@@ -27,7 +27,7 @@ tx_status tx_plan_bind(tx_plan *plan)
 {
     tx_bindings bindings;
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
-        const tx_arena *arena = &plan->model->arena[i == TX_ARENA_SHARED_STATE ? TX_ARENA_PLANNED : i];
+        const tx_arena *arena = &plan->model->arena[tx_arena_memory((tx_arena_id)i)];
         bindings.arena[i] =
             (tx_extent){arena->addresses || arena->space == TX_SPACE_FILE ? 0 : arena->chunks, arena->buffer};
     }

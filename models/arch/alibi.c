@@ -58,11 +58,8 @@ static tx_tensor *rounded(tx_tensor *x)
 /* The position of each token, [B, T, 1], as an embedding of positions whose tokens have zeros. */
 static tx_tensor *positions_of(const tx_stack *stack)
 {
-    int32_t context;
-    const int64_t row = tx_tensor_shape(stack->tokens)->dim[1] * tx_graph_cp_size(stack->graph, &context);
-    const int64_t longest = stack->options->cache > row ? stack->options->cache : row;
     tx_tensor *zeros = tx_fill(stack->graph, TX_SHAPE(tx_arch_padded_vocab(stack->config), 1), 0.0f);
-    return tx_embedding(stack->tokens, zeros, count_up(stack->graph, longest), stack->positions);
+    return tx_embedding(stack->tokens, zeros, count_up(stack->graph, tx_stack_length(stack)), stack->positions);
 }
 
 /* [heads, columns]: row h is 1 in element `element` of the head of k with that number. */

@@ -179,6 +179,11 @@ typedef struct tx_arch_options {
  *     F32 last_token [B, T]      Only of a decoder's classifier: 1 for the token whose output is classified, else 0.
  *     I32 decoder_input_ids [B, T'] Only of an encoder with a decoder: the decoder's tokens. Logits are [B, T', V'].
  *     I32 rows [R]               Optional: indices into the B * T positions. Only their logits are computed, [R, V'].
+ *     I32 sequences [R, L]       Optional, without caches and recurrent layers: the tokens of R sequences, as indices
+ *                                into the B * T positions, negative after them. Sequences may share tokens, so that
+ *                                these are computed once. Attention is within sequences, whose lengths
+ *                                attention_lengths [R] then are. Needs position_ids.
+ *     I32 places [B, T]          With `sequences`: an index into the R * L for each position, whose attention it has.
  *
  * The logits are [B, T, V'], where V' is the padded vocabulary; columns from vocab_size on are meaningless. With a
  * tensor-parallel vocabulary they hold this rank's columns, as tx_cross_entropy expects them. Other heads have no

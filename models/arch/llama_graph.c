@@ -172,9 +172,7 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, "num_attention_heads"),
                   size = (int32_t)head_size(c);
     const int32_t of_kv = tx_stack_kv_heads_per_rank(b, kv_heads(c), "num_key_value_heads");
-    int32_t context;
-    const int64_t row = tx_tensor_shape(b->tokens)->dim[1] * tx_graph_cp_size(b->graph, &context);
-    const int64_t length = b->options->cache > row ? b->options->cache : row;
+    const int64_t length = tx_stack_length(b);
     const bool local = c->positions.has_local && slides(c, layer);
     tx_rope rope = tx_rope_of(local ? &c->positions.local : &c->positions.rope, size, length);
     tx_attention_options options = {

@@ -32,17 +32,9 @@ static tx_tensor *queries(const tx_stack *b, tx_tensor *x)
     return tx_stack_linear(b, x, QUERY_UP, NO_BIAS);
 }
 
-/* The number of positions of a row, with those of its cache. */
-static int64_t longest(const tx_stack *b)
-{
-    int32_t part;
-    const int64_t row = tx_tensor_shape(b->tokens)->dim[1] * tx_graph_cp_size(b->graph, &part);
-    return b->options->cache > row ? b->options->cache : row;
-}
-
 static tx_rope rope_of(const tx_stack *b, const llama_config *c)
 {
-    tx_rope rope = tx_rope_of(&c->positions.rope, c->latent.rotated, longest(b));
+    tx_rope rope = tx_rope_of(&c->positions.rope, c->latent.rotated, tx_stack_length(b));
     rope.rotated = (int32_t)c->latent.rotated;
     return rope;
 }
@@ -99,7 +91,7 @@ static tx_tensor *attend_latents(tx_stack *b, tx_tensor *q, tx_tensor *latent, t
         joined(latent, rank, columns_of(turned, heads * c->latent.rotated, c->latent.rotated), c->latent.rotated);
     tx_tensor *qkv =
         joined(tx_reshape(q, TX_SHAPE(shape.dim[0], shape.dim[1], heads * size)), heads * size, key, 2 * size);
-    qkv = tx_llama_scale_queries(b, qkv, heads, size, longest(b));
+    qkv = tx_llama_scale_queries(b, qkv, heads, size, tx_stack_length(b));
     options->size = sizeof *options;
     options->kv_heads = 1;
     options->causal = true;
@@ -140,7 +132,7 @@ tx_tensor *tx_llama_latent_attention(tx_stack *b, tx_tensor *x, int64_t layer)
     shared = tx_tp_input(shared);
     tx_tensor *qkv = tx_mla_qkv(q, kv, shared, heads, c->latent.pairs);
     qkv = tx_rotary(qkv, 2 * heads, size, &rope, b->positions, tx_find_input(b->graph, "rope_rates"));
-    qkv = tx_llama_scale_queries(b, qkv, heads, size, longest(b));
+    qkv = tx_llama_scale_queries(b, qkv, heads, size, tx_stack_length(b));
     tx_tensor *y = tx_stack_attention(b, qkv, layer, &options, c->attention.dropout);
     if (!y)
         return NULL;

@@ -2,7 +2,6 @@
  * Parameters and graphs of architectures that are a stack of equal blocks. */
 #include "models/arch/stack.h"
 
-#include "api/base/blocks.h"
 #include "models/lora/lora.h"
 
 #include <inttypes.h>
@@ -195,7 +194,8 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
     if (!tokens || tx_tensor_shape(tokens)->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
         return tx_fail(TX_INVALID, "the graph must have an input input_ids, I32 [B, T]");
     int32_t chunk;
-    int64_t tokens_in_row = tx_tensor_shape(tokens)->dim[1] * tx_graph_cp_size(graph, &chunk);
+    const tx_tensor *sequences = tx_find_input(graph, "sequences");
+    int64_t tokens_in_row = tx_tensor_shape(sequences ? sequences : tokens)->dim[1] * tx_graph_cp_size(graph, &chunk);
     int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
     if (positions > c->positions)
         return tx_fail(TX_INVALID, "%" PRId64 " positions requested, but the model has only %" PRId64, positions,
@@ -212,6 +212,8 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
                                                               : "");
     if (o->cache > 0 && (tx_find_input(graph, "attention_starts") || tx_find_input(graph, "position_ids")))
         return tx_fail(TX_INVALID, "attention_starts and position_ids cannot be used with a cache");
+    if (sequences && (o->cache > 0 || tx_arch_recurs(c) || !tx_find_input(graph, "position_ids")))
+        return tx_fail(TX_INVALID, "sequences need position_ids, and neither a cache nor recurrent layers");
     const bool lengths = tx_find_input(graph, "attention_lengths") && head != TX_HEAD_SEQ2SEQ;
     if (o->cache > 0 && (o->train || lengths || tokens_in_row > o->cache))
         return tx_fail(TX_INVALID,
@@ -409,43 +411,6 @@ tx_tensor *tx_stack_whole_norms(tx_tensor *qkv, tx_tensor *gamma, int64_t q, flo
         sum = sum ? tx_add(sum, part) : part;
     }
     return sum;
-}
-
-tx_tensor *tx_stack_cache(const tx_stack *stack, const char *name, int64_t block, const char *part, int64_t rows,
-                          int64_t length, int64_t width)
-{
-    char state[TX_ARCH_NAME];
-    snprintf(state, sizeof state, "cache.%s.%" PRId64 ".%s", name, block, part);
-    const bool blocks = stack->options->cache_q8_0; /* of whole blocks, or attention's rule refuses the heads */
-    return tx_state(stack->graph, state, blocks ? TX_U8 : TX_F32,
-                    TX_SHAPE(rows, length, blocks ? tx_block_run(TX_Q8_0, width + 31) : width));
-}
-
-static tx_tensor *cache(const tx_stack *s, const tx_tensor *qkv, const tx_attention_options *o, int64_t block,
-                        const char *part)
-{
-    const tx_shape *shape = tx_tensor_shape(qkv);
-    const int64_t rows = s->options->cache_rows;
-    return tx_stack_cache(s, "h", block, part, rows > 0 ? rows : shape->dim[0], s->options->cache,
-                          shape->dim[2] / (o->heads + 2 * o->kv_heads) * o->kv_heads);
-}
-
-tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,
-                              double dropout)
-{
-    if (!qkv)
-        return NULL;
-    options->size = sizeof *options;
-    options->causal = tx_stack_decodes(stack->config) && !stack->both;
-    options->dropout = stack->options->train && !stack->options->no_dropout ? (float)dropout : 0.0f;
-    options->site = stack->next_site++;
-    options->first_head = stack->part * options->heads;
-    if (stack->options->cache == 0)
-        return tx_attention(qkv, tx_find_input(stack->graph, "attention_lengths"),
-                            tx_find_input(stack->graph, "attention_starts"), options);
-    tx_tensor *k = cache(stack, qkv, options, block, "key"), *v = cache(stack, qkv, options, block, "value");
-    return tx_attention_cached(qkv, k, v, stack->positions, tx_find_input(stack->graph, "sources"),
-                               tx_find_input(stack->graph, "slots"), options);
 }
 
 tx_tensor *tx_stack_range(tx_stack *stack, tx_tensor *x, int64_t first, int64_t end, tx_stack_block *block)

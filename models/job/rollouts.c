@@ -73,6 +73,30 @@ static tx_status choose_sampling(tx_job *j)
     return TX_OK;
 }
 
+/* The greatest common divisor. */
+static int64_t common(int64_t a, int64_t b)
+{
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* How many consecutive completions of a prompt share its tokens in a step: as many in each micro-batch as divide its
+ * rows. 1 where a token's place in its row matters (recurrent layers, noise by a row's length), where routers count
+ * tokens, if ranks have different rows, or if not an eighth of the positions is saved. */
+static int64_t choose_sharing(const tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    const tx_config *config = j->inputs.config;
+    const int64_t block = j->inputs.train.block, prompt = block - set->max_completion_length;
+    const int64_t count = common(common(set->num_generations, set->batch), set->eval_batch);
+    const bool can = !tx_arch_recurs(config) && !tx_job_has_experts(config) && set->noise == 0.0 && !set->batch_weights;
+    return can && (count - 1) * prompt * 8 >= count * block ? count : 1;
+}
+
 static void alive(void *watch)
 {
     tx_watchdog_alive(watch, NULL);
@@ -115,8 +139,13 @@ tx_status tx_job_plan_rollouts(tx_job *j)
     TX_TRY(tx_policy_plan(&in->train, set, count, set->batch, j->all_rows, j->step_rows));
     set->generation_batch = 0;
     set->steps_per_generation = steps == j->step_rows / j->all_rows ? 0 : steps; /* see tx_policy_is_current */
+    const int64_t sharing = choose_sharing(j);
+    if (sharing > 1)
+        tx_policy_share(&in->sized, sharing);
     tx_job_note(j, "rollout %" PRId64 " prompts with %" PRId64 " completions each, for %" PRId64 " step%s",
                 count / group, group, count / j->step_rows * set->num_iterations,
                 tx_s(count / j->step_rows * set->num_iterations));
+    if (sharing > 1)
+        tx_job_note(j, "rollout steps compute a prompt once for %" PRId64 " completions", sharing);
     return TX_OK;
 }

@@ -18,7 +18,11 @@ enum {
     TX_POLICY_MASK,      /* 1 for tokens of the loss, else 0 */
     TX_POLICY_OLD,       /* the log-probabilities of the labels at generation */
     TX_POLICY_REFERENCE, /* those of the reference model */
-    TX_POLICY_VALUES     /* numbers of the row */
+    TX_POLICY_VALUES,    /* numbers of the row */
+    /* Only if completions share the tokens of their prompt (tx_policy_share). */
+    TX_POLICY_POSITION_IDS,
+    TX_POLICY_SHARED, /* the places of the row's prompt and completion among the tokens */
+    TX_POLICY_PLACES  /* for each token, its place among the positions of all rows */
 };
 
 /* The numbers of a row. */
@@ -83,6 +87,9 @@ extern const tx_task tx_grpo, tx_rloo;
 
 /* Makes a copy of such a task for completions of at most `most` tokens. */
 void tx_policy_sized(const tx_task *task, int64_t most, tx_own_task *own);
+/* Lets each `count` consecutive rows, completions of one prompt, share the tokens of the prompt: a step computes these
+ * once (Liu et al., Prefix Grouper, 2025). */
+void tx_policy_share(tx_own_task *own, int64_t count);
 
 /* The type of --loss_type. TX_INVALID if the task has no such loss. */
 tx_status tx_policy_read(const tx_task *task, const tx_job_settings *set, const tx_policy_type **type);

@@ -2,6 +2,7 @@
  * Functions for any task: samples, shapes, rows and labels of its batches. */
 #include "models/task/task.h"
 
+#include "api/base/arithmetic.h"
 #include "models/arch/labels.h"
 #include "models/tokenizer/hash.h"
 
@@ -88,9 +89,13 @@ static int64_t sequences_of(const tx_field *field)
 /* The number of values of a sequence. */
 static int64_t width_of(const tx_field *field, int64_t block)
 {
-    if (field->width == TX_FIELD_BLOCK || (field->of_block && field->width > block))
-        return block;
-    return field->width > 0 ? field->width : 1;
+    enum { UNIT = 8 }; /* kernels load so many values of a row at once */
+    const bool whole = field->width == TX_FIELD_BLOCK || (field->of_block && field->width > block);
+    const int64_t width = whole ? block : field->width > 0 ? field->width : 1, group = field->group;
+    if (group < 2)
+        return width;
+    const int64_t share = tx_round_up(tx_ceil_div(block + (group - 1) * width, group), UNIT);
+    return share < block ? share : block;
 }
 
 int64_t tx_field_values(const tx_field *field, int64_t block)
@@ -210,10 +215,16 @@ static int32_t find(const tx_task *task, const char *name)
     return -1;
 }
 
+const tx_field *tx_task_ids(const tx_task *task)
+{
+    const int32_t at = find(task, "input_ids");
+    return at < 0 ? NULL : &task->fields[at];
+}
+
 int64_t tx_task_sequences(const tx_task *task)
 {
-    const int32_t ids = find(task, "input_ids");
-    return ids < 0 ? 1 : sequences_of(&task->fields[ids]);
+    const tx_field *ids = tx_task_ids(task);
+    return ids ? sequences_of(ids) : 1;
 }
 
 int64_t tx_batch_tokens(const tx_task *task, int64_t block, const tx_batch *batch)

@@ -15,7 +15,7 @@
 #include "tx.h"
 
 /* Limits of a task. */
-enum { TX_FIELDS_MAX = 9, TX_SUMS_MAX = 12, TX_METRICS_MAX = 12 };
+enum { TX_FIELDS_MAX = 12, TX_SUMS_MAX = 12, TX_METRICS_MAX = 12 };
 
 /* Width of a field that has a value for each position. */
 #define TX_FIELD_BLOCK (-1)
@@ -25,6 +25,11 @@ enum { TX_FIELDS_MAX = 9, TX_SUMS_MAX = 12, TX_METRICS_MAX = 12 };
 /* The padding of input_ids in causal tasks. Its embedding is 0, and it is not routed to any expert. */
 #define TX_NO_TOKEN (-1)
 
+/* Fields whose values are places, or negative: among the tokens (input_ids), or among the positions of all rows. With
+ * groups of G rows (tx_field.group), value v is column v / G of row v % G of the group. So the places in use are at the
+ * beginnings of the rows, as plans with shorter rows need them. Otherwise v is a column of the row. */
+typedef enum tx_places { TX_NO_PLACES, TX_PLACES_OF_TOKENS, TX_PLACES_IN_ROWS } tx_places;
+
 typedef struct tx_field {
     const char *name;  /* as in transformers, if it has the field; also the name of the plan's input */
     tx_dtype dtype;    /* I32 or F32 */
@@ -33,7 +38,10 @@ typedef struct tx_field {
     int32_t sequences; /* of a row, each with such values, so that the shape begins with rows * sequences; 0 means 1 */
     bool target;       /* of a target of `width` positions: rows of a batch may have fewer (tx_batch.target) */
     bool of_block;     /* of at most `width` positions of the block: rows have the lesser of both numbers */
-    bool places;       /* of places in a row, or -1; the plan's input has places in all rows of the micro-batch */
+    /* So many consecutive rows share the beginning of their texts. A row has an equal part of the group's tokens, of
+     * which `width` at most are after that. 0 means 1. */
+    int32_t group;
+    tx_places places; /* the plan's input has those in all rows of the micro-batch */
 } tx_field;
 
 /* Rows of a task's fields. The caller owns the memory of the fields. */
@@ -223,6 +231,8 @@ double tx_task_mean_loss(const double sums[TX_SUMS_MAX]);
 
 /* The number of values of a field in a row. */
 int64_t tx_field_values(const tx_field *field, int64_t block);
+/* The field input_ids; NULL if the task has none. */
+const tx_field *tx_task_ids(const tx_task *task);
 tx_shape tx_field_shape(const tx_field *field, int64_t rows, int64_t block);
 /* Writes the field's padding to `count` values. */
 void tx_field_pad(const tx_field *field, void *values, int64_t count);

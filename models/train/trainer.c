@@ -4,6 +4,7 @@
 
 #include "comm/comm.h"
 #include "models/reward/reward.h"
+#include "models/train/fit.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -274,37 +275,15 @@ tx_status tx_trainer_average(tx_trainer *trainer, bool averaged)
     return TX_OK;
 }
 
-/* The values of a field for a plan with shorter rows: the beginnings of the rows, or with context parallelism the two
- * of 2 N chunks of each row that belong to this rank. Places become those in all rows. */
-static const void *narrow(const tx_trainer *trainer, const tx_field *field, const batch_plan *plan,
-                          const tx_shape *shape, const void *values)
-{
-    const tx_trainer_options *o = &trainer->options;
-    if (field->width != TX_FIELD_BLOCK && !field->target && !field->of_block)
-        return values;
-    const int64_t block = tx_field_shape(field, 1, o->block).dim[1], length = shape->dim[1], half = length / 2;
-    const int64_t first = chunk_of(o) * half, second = (2 * chunks_of(o) - 1 - chunk_of(o)) * half;
-    int32_t *to = trainer->narrow; /* both types of fields have 4 bytes */
-    if (length == block && !field->places)
-        return values;
-    for (int64_t r = 0; r < shape->dim[0]; r++) {
-        const int32_t *row = (const int32_t *)values + r * block;
-        memcpy(to + r * length, row + first, (size_t)half * sizeof *to);
-        memcpy(to + r * length + half, row + second, (size_t)(length - half) * sizeof *to);
-        for (int64_t i = r * length; i < (r + 1) * length && field->places; i++)
-            to[i] += to[i] < 0 ? 0 : (int32_t)(r * plan->positions);
-    }
-    return to;
-}
-
 /* Writes a batch to a plan's inputs for a micro-batch. */
 static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const tx_batch *batch, int32_t micro_batch)
 {
-    const tx_task *task = trainer->options.task;
-    for (int32_t f = 0; task->fields[f].name; f++) {
+    const tx_trainer_options *o = &trainer->options;
+    const tx_fit fit = {o->task, o->block, plan->positions, chunk_of(o), chunks_of(o), trainer->narrow};
+    for (int32_t f = 0; o->task->fields[f].name; f++) {
         tx_tensor *field = tx_plan_input(plan->plan, plan->field[f], micro_batch);
         const tx_shape *shape = tx_tensor_shape(field);
-        TX_TRY(tx_plan_write(plan->plan, field, narrow(trainer, &task->fields[f], plan, shape, batch->field[f]),
+        TX_TRY(tx_plan_write(plan->plan, field, tx_fit_rows(&fit, f, shape, batch->field[f]),
                              (size_t)tx_shape_count(shape) * tx_dtype_size(tx_tensor_dtype(field))));
     }
     return TX_OK;

@@ -142,6 +142,7 @@ tx_status tx_writer_sample(tx_writer *writer, const tx_prompt *prompts, int64_t 
     writer->proved = true;
     for (int64_t i = 0; i < count; i++)
         written->length[i] = 0;
-    return tx_generator_run(writer->generator, prompts, count, first, &writer->how,
-                            &(tx_sink){take, NULL, NULL, written});
+    TX_TRY(tx_generator_run(writer->generator, prompts, count, first, &writer->how,
+                            &(tx_sink){take, NULL, NULL, written}));
+    return tx_model_return_states(writer->model);
 }
