@@ -135,9 +135,9 @@ typedef struct tx_param_spec {
     tx_param_sections sections;
     /* 1 + the dimension that tensor-parallel ranks divide (tx_parallel_options), or 0 to replicate the parameter. Each
      * section along that dimension is divided separately. The dimension is a multiple of the number of ranks. If the
-     * first dimension is padded, the last rank has fewer rows and more padding. A section of the first dimension may
-     * have fewer units than there are ranks, if the ranks are a multiple of the units. Neighbouring ranks then share a
-     * unit, and training plans sum its gradient over them. */
+     * first dimension is padded, the last rank has fewer rows and more padding. A section of the first dimension, or of
+     * a frozen parameter, may have fewer units than there are ranks, if the ranks are a multiple of the units.
+     * Neighbouring ranks then share a unit, and training plans sum its gradient over them. */
     int32_t split;
     /* Whether the first dimension counts experts. Expert-parallel ranks have equally many of them each. */
     bool experts;

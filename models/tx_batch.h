@@ -95,7 +95,7 @@ tx_status tx_batch_step(tx_batch *batch, bool *running);
 
 /* If ranks divide the model (tx_lm_options.ranks), all of them create the same batch. Rank 0 adds requests and computes
  * steps, and the others follow: this call computes their parts of all steps, until rank 0 calls tx_batch_dismiss.
- * TX_INVALID on rank 0 and without ranks. Adapters cannot be served. */
+ * TX_INVALID on rank 0 and without ranks. Adapters: all ranks call tx_lm_reserve_adapters, rank 0 loads them. */
 tx_status tx_batch_follow(tx_batch *batch);
 /* Rank 0 ends the calls of the others, after its last step. Without ranks it does nothing. While there are no
  * requests, call tx_batch_step at least once in five minutes, so that the others know that rank 0 still serves. */

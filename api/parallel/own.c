@@ -46,7 +46,7 @@ static tx_status check_division(const tx_division *d, const char *name, const tx
         const bool units = sections && s->unit[i] > 0;
         const int64_t part = !sections ? size : units ? s->size[i] / s->unit[i] : s->size[i];
         if (padded ? tx_own_rows(part, d->parts - 1, d->parts, &first) == 0
-                   : !can_divide(part, d->parts, units && d->dimension == 0))
+                   : !can_divide(part, d->parts, units && (d->dimension == 0 || spec->frozen)))
             return tx_fail(TX_UNSUPPORTED, "parameter %s: %" PRId64 " cannot be divided among %" PRId32 " ranks", name,
                            part, d->parts);
     }

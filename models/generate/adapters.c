@@ -19,7 +19,6 @@ static tx_status check_model(const tx_lm *lm)
 {
     const char *what = lm->lora               ? "the model has a merged adapter"
                        : tx_lm_has_source(lm) ? "an encoder with a decoder is not served"
-                       : lm->ranks            ? "ranks divide the model"
                                               : NULL;
     return what ? tx_fail(TX_UNSUPPORTED, "%s: adapters: %s", lm->folder, what) : TX_OK;
 }
@@ -96,14 +95,13 @@ tx_status tx_batch_load(tx_batch *batch, const tx_adapter *adapter, int64_t *num
 {
     TX_NEEDS(batch && adapter && number, TX_INVALID);
     tx_lora_bank *bank = bank_of(batch);
-    const tx_lm *lm = tx_batch_lm(batch);
     if (!bank)
         return tx_fail(TX_INVALID, "tx_batch_load: call tx_lm_reserve_adapters before tx_batch_create");
     const int64_t place = tx_lora_bank_place(bank, 0);
     if (place < 0)
         return tx_fail(TX_INVALID, "all %" PRId64 " places have an adapter: unload one first, or raise max_loras",
                        bank->places);
-    TX_TRY(tx_lora_bank_write(bank, lm->config, lm->model, place, adapter));
+    TX_TRY(tx_slots_load(tx_batch_slots(batch), place, adapter));
     *number = bank->adapter[place] = ++bank->last;
     return TX_OK;
 }

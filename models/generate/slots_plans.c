@@ -171,6 +171,7 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     if (!s)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     *s = (tx_slots){.count = o->count, .beams = o->beams, .varied = !o->prompt, .config = config, .q8_0 = o->q8_0};
+    s->model = model;
     s->autocast = o->autocast;
     s->ranks = o->ranks;
     s->recurs = tx_arch_recurs(config);

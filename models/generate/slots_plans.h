@@ -41,6 +41,7 @@ struct tx_slots {
     int32_t *marked_ids;       /* these tokens */
     tx_dtype autocast;
     const tx_config *config;
+    tx_model *model;
     int32_t *filled; /* of each slot: number of tokens in its cache */
     int32_t *held;   /* [count, context]: these tokens */
     /* Rotary frequencies that depend on the length (tx_architecture.rates): their number or 0, those of each slot,

@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* The first element of a message, the kind, and the number of elements before the inputs. The second one is the number
- * of the plan, or for copies whether they are those of the keeper. */
-enum { END, IDLE, RUN, COPY, HEAD = 2 };
+ * of the plan, for copies whether they are those of the keeper, or the place of an adapter. */
+enum { END, IDLE, RUN, COPY, LOAD, HEAD = 2 };
 
 /* ---- Messages ------------------------------------------------------------------------------------------- */
 
@@ -29,7 +29,7 @@ static const tx_slots_pass *pass_of(const tx_slots *s, int32_t number)
 /* Elements of the inputs of a plan. */
 static int64_t inputs_of(const tx_slots *s, const tx_slots_pass *p)
 {
-    return p->rows * (3 + p->length + s->pairs) + p->outputs;
+    return p->rows * (4 + p->length + s->pairs) + p->outputs;
 }
 
 /* Copies arrays to the message, or from it. */
@@ -43,8 +43,8 @@ static void copy_arrays(tx_slots *s, void *const *array, const int64_t *count, s
 /* The inputs of a plan. */
 static void copy_inputs(tx_slots *s, const tx_slots_pass *p, bool out)
 {
-    void *const array[] = {s->rows, s->positions, s->counts, s->chosen, s->tokens, s->row_rates};
-    const int64_t count[] = {p->rows, p->rows, p->rows, p->outputs, p->rows * p->length, p->rows * s->pairs};
+    void *const array[] = {s->rows, s->positions, s->counts, s->row_places, s->chosen, s->tokens, s->row_rates};
+    const int64_t count[] = {p->rows, p->rows, p->rows, p->rows, p->outputs, p->rows * p->length, p->rows * s->pairs};
     copy_arrays(s, array, count, sizeof array / sizeof *array, out);
 }
 
@@ -107,16 +107,6 @@ static tx_status write_spans(tx_slots *s, const tx_slots_pass *p)
     return p->spans ? tx_plan_write(p->plan, p->spans, s->spans, (size_t)p->rows * 3 * sizeof *s->spans) : TX_OK;
 }
 
-/* Chooses the adapters of a plan's rows, those of their slots. */
-static tx_status write_masks(tx_slots *s, const tx_slots_pass *p)
-{
-    if (!s->config->bank)
-        return TX_OK;
-    for (int64_t i = 0; i < p->rows; i++)
-        s->row_places[i] = s->place[s->rows[i]];
-    return tx_lora_bank_choose(s->config->bank, p->plan, p->mask, p->rows, p->length, s->row_places, s->masks);
-}
-
 /* Runs a plan on the inputs in `s`, on this rank and together with the others. */
 static tx_status compute(tx_slots *s, const tx_slots_pass *p, const int32_t *sources)
 {
@@ -124,7 +114,8 @@ static tx_status compute(tx_slots *s, const tx_slots_pass *p, const int32_t *sou
     if (p->rates)
         TX_TRY(tx_plan_write(p->plan, p->rates, s->row_rates, (size_t)(p->rows * s->pairs) * sizeof *s->row_rates));
     TX_TRY(write_spans(s, p));
-    TX_TRY(write_masks(s, p));
+    if (s->config->bank)
+        TX_TRY(tx_lora_bank_choose(s->config->bank, p->plan, p->mask, p->rows, p->length, s->row_places, s->masks));
     TX_TRY(tx_plan_write(p->plan, p->tokens, s->tokens, (size_t)p->length * rows));
     TX_TRY(tx_plan_write(p->plan, p->positions, s->positions, rows));
     if (p->slots)
@@ -144,6 +135,8 @@ tx_status tx_slots_run(tx_slots *slots, const tx_slots_pass *pass, const int32_t
     int32_t number = 0;
     for (int64_t i = 0; i < pass->rows && s->pairs; i++)
         memcpy(s->row_rates + i * s->pairs, s->rates + s->rows[i] * s->pairs, (size_t)s->pairs * sizeof *s->rates);
+    for (int64_t i = 0; i < pass->rows; i++)
+        s->row_places[i] = s->place[s->rows[i]];
     while (s->message && pass_of(s, number) != pass)
         number++;
     if (s->message) {
@@ -175,6 +168,15 @@ tx_status tx_slots_run_copies(tx_slots *slots, const tx_slots_copier *copier)
     return copy(slots, copier);
 }
 
+tx_status tx_slots_load(tx_slots *slots, int64_t place, const tx_adapter *adapter)
+{
+    const tx_slots *s = slots;
+    TX_TRY(tx_lora_bank_check(s->config->bank, adapter));
+    if (s->message)
+        TX_TRY(send(slots, LOAD, (int32_t)place));
+    return tx_lora_bank_write(s->config->bank, s->config, s->model, place, adapter, s->message ? s->ranks : NULL);
+}
+
 tx_status tx_slots_follow(tx_slots *slots)
 {
     tx_slots *s = slots;
@@ -187,6 +189,8 @@ tx_status tx_slots_follow(tx_slots *slots)
         if (kind == RUN && !p)
             return tx_fail(TX_INVALID, "rank 0 has other plans than rank %d: start all ranks with the same options",
                            (int)s->ranks->rank);
+        if (kind == LOAD)
+            TX_TRY(tx_lora_bank_write(s->config->bank, s->config, s->model, s->message[1], NULL, s->ranks));
         if (kind == COPY)
             copy_copies(s, false);
         else if (p)

@@ -158,25 +158,31 @@ tx_tensor *tx_lora_bank_add(tx_graph *graph, const tx_config *config, int32_t in
     tx_param_spec spec;
     if (!mask)
         return y;
-    const int64_t columns = columns_of(bank, m->count), in = tx_shape_last(tx_tensor_shape(x));
-    tx_status status = tx_lora_bank_params(config, index, name_a, name_b, &spec);
-    int32_t part;
-    if (!status && tx_graph_tp_size(graph, &part) > 1)
-        status = tx_fail(TX_UNSUPPORTED, "tensor parallelism does not support several adapters");
+    const tx_status status = tx_lora_bank_params(config, index, name_a, name_b, &spec);
     if (status) {
         tx_graph_fail(graph, status);
         return NULL;
     }
+    /* Ranks divide A as the inputs of the weight, or B as its outputs. The other one is whole: (x A^T) B is a part of
+     * the sum over the ranks, or of the outputs. */
+    const int32_t outputs = config->architecture->inputs_first ? 1 : 0;
+    const bool by_outputs = spec.split == outputs + 1, by_inputs = spec.split && !by_outputs;
+    const int64_t columns = columns_of(bank, m->count), in = spec.shape.dim[1 - outputs];
     const tx_param_spec of_a = {.shape = TX_SHAPE(columns, in),
                                 .init = TX_INIT_UNIFORM,
                                 .scale = (float)(1.0 / sqrt((double)in)),
                                 .frozen = true,
-                                .block = spec.block},
-                        of_b = {.shape = TX_SHAPE(columns, tx_shape_last(tx_tensor_shape(y))),
-                                .init = TX_INIT_UNIFORM,
-                                .scale = 0.1f,
-                                .frozen = true,
+                                .split = by_inputs ? 2 : 0,
                                 .block = spec.block};
+    tx_param_spec of_b = {.shape = TX_SHAPE(columns, spec.shape.dim[outputs]),
+                          .init = TX_INIT_UNIFORM,
+                          .scale = 0.1f,
+                          .frozen = true,
+                          .split = by_outputs ? 2 : 0,
+                          .block = spec.block};
+    if (by_outputs && spec.sections.dimension == outputs)
+        of_b.sections = spec.sections;
+    of_b.sections.dimension = 1;
     tx_tensor *z = tx_linear(x, tx_param(graph, name_a, &of_a), NULL, true);
     mask = z ? mask_for(graph, mask, z, m->name[0]) : NULL;
     return mask ? tx_add_to_product(y, tx_linear(tx_mul(z, mask), tx_param(graph, name_b, &of_b), NULL, false)) : NULL;

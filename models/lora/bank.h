@@ -58,10 +58,12 @@ void tx_lora_adapter_free(tx_adapter *adapter); /* NULL is fine */
 const tx_lora *tx_lora_adapter_config(const tx_adapter *adapter);
 /* The greatest rank of its modules. */
 int64_t tx_lora_adapter_rank(const tx_adapter *adapter);
-/* Writes an adapter to a free place, between runs of plans. TX_INVALID if the bank lacks one of its modules, or if its
- * rank is too large; then nothing is written. */
+/* TX_INVALID if the bank lacks a module of an adapter, or if its rank is too large. */
+tx_status tx_lora_bank_check(const tx_lora_bank *bank, const tx_adapter *adapter);
+/* Writes such an adapter to a free place, between runs of plans. Pass NULL for `ranks`, or the tensor-parallel group
+ * that divides the model: all of its ranks make this call, and only rank 0 needs the adapter. */
 tx_status tx_lora_bank_write(const tx_lora_bank *bank, const tx_config *config, tx_model *model, int64_t place,
-                             const tx_adapter *adapter);
+                             const tx_adapter *adapter, tx_comm *ranks);
 /* The names of A and B of weight parameter `index`, and the spec of the weight. */
 tx_status tx_lora_bank_params(const tx_config *config, int32_t index, char a[TX_WEIGHTS_NAME], char b[TX_WEIGHTS_NAME],
                               tx_param_spec *spec);

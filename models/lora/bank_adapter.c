@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads adapters into host memory, and writes them to the places of a bank. */
+#include "comm/comm.h"
 #include "models/arch/find.h"
 #include "models/lora/bank.h"
 
@@ -176,7 +177,7 @@ static int32_t find_module(const tx_lora_bank *bank, const adapted *module)
     return i;
 }
 
-static tx_status check_room(const tx_lora_bank *bank, const tx_adapter *a)
+tx_status tx_lora_bank_check(const tx_lora_bank *bank, const tx_adapter *a)
 {
     if (a->rank > bank->rank)
         return tx_fail(TX_INVALID, "%s: its rank is %" PRId64 "; there is room for %" PRId64 " (max_lora_rank)",
@@ -224,9 +225,10 @@ static tx_status find_param(const tx_model *model, const char *name, int32_t *in
     return TX_OK;
 }
 
-/* Writes the rows of a place for one weight: zeros if the adapter does not change it. */
+/* Writes the rows of a place for one weight: zeros if the adapter does not change it. Rank 0 sends them to the others,
+ * which have no adapter. */
 static tx_status write_param(const tx_lora_bank *bank, const tx_config *config, tx_model *model, int64_t place,
-                             const tx_adapter *adapter, int32_t param)
+                             const tx_adapter *adapter, int32_t param, tx_comm *ranks)
 {
     const int64_t rows = bank->modules[param].count * bank->rank;
     char name_a[TX_WEIGHTS_NAME], name_b[TX_WEIGHTS_NAME];
@@ -238,8 +240,12 @@ static tx_status write_param(const tx_lora_bank *bank, const tx_config *config, 
     TX_TRY(find_param(model, name_b, &of_b, &out));
     float *a = calloc((size_t)(rows * in), sizeof *a), *b = calloc((size_t)(rows * out), sizeof *b);
     tx_status status = a && b ? TX_OK : tx_fail(TX_MEMORY, "no memory for an adapter");
-    if (!status)
+    if (!status && adapter)
         copy_modules(bank, adapter, param, &spec, a, in, b, out);
+    if (ranks) {
+        TX_THEN(status, tx_comm_collect(ranks, TX_BROADCAST, a, rows * in, TX_F32, 0));
+        TX_THEN(status, tx_comm_collect(ranks, TX_BROADCAST, b, rows * out, TX_F32, 0));
+    }
     TX_THEN(status, tx_model_write_range(model, TX_PARAM_WEIGHT, of_a, place * rows * in, rows * in, a));
     TX_THEN(status, tx_model_write_range(model, TX_PARAM_WEIGHT, of_b, place * rows * out, rows * out, b));
     free(a);
@@ -248,12 +254,11 @@ static tx_status write_param(const tx_lora_bank *bank, const tx_config *config, 
 }
 
 tx_status tx_lora_bank_write(const tx_lora_bank *bank, const tx_config *config, tx_model *model, int64_t place,
-                             const tx_adapter *adapter)
+                             const tx_adapter *adapter, tx_comm *ranks)
 {
-    TX_TRY(check_room(bank, adapter));
     for (int32_t p = 0; p < bank->params; p++)
         if (bank->modules[p].count)
-            TX_TRY(write_param(bank, config, model, place, adapter, p));
+            TX_TRY(write_param(bank, config, model, place, adapter, p, ranks));
     return TX_OK;
 }
 

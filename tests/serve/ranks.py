@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """txserve on two ranks that divide the model: the answers of one rank, half of its weights; clients that leave; /health
-while it computes; signals; a rank that dies; what ranks cannot serve.
+while it computes; signals; a rank that dies; what ranks cannot serve. Adapters on two and four ranks.
 
     ranks.py TXSERVE MODEL MPIEXEC TXLAUNCH
 """
 import concurrent.futures
 import json
+import math
 import os
+import random
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -153,14 +156,109 @@ def test_death():
 
 
 def test_refused():
-    for words, options in [("--task generate", ["--task", "embed"]), ("--lora", ["--lora", f"a={model}"]),
+    for words, options in [("--task generate", ["--task", "embed"]), ("holds no adapter", ["--lora", f"a={model}"]),
                            ("--device_map", ["--device_map", "auto"]), ("--device_map", ["--load_in_4bit"])]:
         run = subprocess.run([*RANKS, program, "--model", model, *options], capture_output=True, text=True, timeout=60)
         lines = [line for line in run.stderr.splitlines() if line.startswith("txserve:")]
         check(run.returncode != 0 and len(lines) == 1 and words in lines[0], f"{options}: {lines}")
 
 
+# ---- Adapters ---------------------------------------------------------------------------------------------
+
+
+def write_tensors(path, shapes, rng, width):
+    """Writes random tensors, evenly from -width to width, as safetensors."""
+    header, at, data = {}, 0, []
+    for name, shape in shapes.items():
+        count = math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + 4 * count]}
+        data.append(struct.pack(f"<{count}f", *(1 if "norm" in name else rng.uniform(-width, width) for _ in range(count))))
+        at += 4 * count
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + b"".join(data))
+
+
+def make_llama(folder):
+    """A random Llama whose two heads of keys and values are fewer than four ranks."""
+    os.mkdir(folder)
+    shutil.copy(os.path.join(model, "tokenizer.json"), folder)
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 512, "hidden_size": 32, "bos_token_id": 1,
+              "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
+              "max_position_embeddings": 256, "tie_word_embeddings": True, "eos_token_id": 2, "hidden_act": "silu",
+              "rms_norm_eps": 1e-5}
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(config, f)
+    shapes = {"model.embed_tokens.weight": [512, 32], "model.norm.weight": [32]}
+    for i in range(2):
+        for name, shape in LLAMA.items():
+            shapes[f"model.layers.{i}.{name}.weight"] = [shape[1], shape[0]]
+        shapes.update({f"model.layers.{i}.{name}.weight": [32] for name in ("input_layernorm", "post_attention_layernorm")})
+    write_tensors(os.path.join(folder, "model.safetensors"), shapes, random.Random(1), 0.4)
+
+
+# The inputs and outputs of modules.
+LLAMA = {"self_attn.q_proj": (32, 32), "self_attn.k_proj": (32, 8), "self_attn.v_proj": (32, 8), "self_attn.o_proj": (32, 32),
+         "mlp.gate_proj": (32, 48), "mlp.up_proj": (32, 48), "mlp.down_proj": (48, 32)}
+GPT2 = {"attn.c_attn": (64, 192), "attn.c_proj": (64, 64), "mlp.c_fc": (64, 256), "mlp.c_proj": (256, 64)}
+
+
+def make_adapter(folder, base, layers, modules, rank):
+    os.mkdir(folder)
+    config = {"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "target_modules": list(modules), "task_type": "CAUSAL_LM",
+              "fan_in_fan_out": "attn.c_attn" in modules}
+    with open(os.path.join(folder, "adapter_config.json"), "w") as f:
+        json.dump(config, f)
+    shapes = {}
+    for module, (inputs, outputs) in modules.items():
+        for i in range(2):
+            name = f"base_model.model.{layers}.{i}.{module}"
+            shapes.update({f"{name}.lora_A.weight": [rank, inputs], f"{name}.lora_B.weight": [outputs, rank]})
+    write_tensors(os.path.join(folder, "adapter_model.safetensors"), shapes, random.Random(base + folder[-1]), 0.3)
+
+
+def ask_adapters(server, names):
+    """The texts of requests to all models at once, after the last adapter was loaded."""
+    status, answer = server.send("POST", "/v1/load_lora_adapter", {"lora_name": "late", "lora_path": names["late"]})
+    check(status == 200, f"an adapter is loaded: {answer}")
+    asked = [(name, prompt, more) for name in names for prompt, more in
+             (("Once", {}), ("Lily and Tom " * 8, {}), ("A", {"temperature": 1, "seed": 4, "n": 2}))]
+
+    def ask(request):
+        status, answer = server.complete(request[1], 20, model=request[0], min_tokens=20, **request[2])
+        if status != 200:
+            sys.exit(f"FAILED: {request}: {answer}")
+        return [c["text"] for c in answer["choices"]]
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        texts = list(pool.map(ask, asked))
+    status, answer = server.send("POST", "/v1/unload_lora_adapter", {"lora_name": "late"})
+    check(status == 200 and server.end() == 0, f"an adapter is unloaded, and the server ends: {answer}")
+    return texts
+
+
+def test_adapters(work):
+    make_llama(os.path.join(work, "llama"))
+    gpt2 = os.path.join(os.path.dirname(model), "tiny_gpt2_bytes")
+    for base, layers, modules, ranks in ((os.path.join(work, "llama"), "model.model.layers", LLAMA, (2, 4)),
+                                         (gpt2, "model.transformer.h", GPT2, (2,))):
+        names = {os.path.basename(base): ""}
+        for name, of, rank in (("all", modules, 4), ("late", dict(list(modules.items())[:2]), 2),
+                               ("few", dict(list(modules.items())[1::2]), 3)):
+            names[name] = os.path.join(work, f"{os.path.basename(base)}-{name}")
+            make_adapter(names[name], os.path.basename(base), layers.removeprefix("model."), of, rank)
+        options = ["--slots", "6", "--lora", f"all={names['all']}", f"few={names['few']}", "--max_loras", "3",
+                   "--allow_runtime_lora_updating"]
+        with Server(program, base, *options) as server:
+            want = ask_adapters(server, names)
+        check(len({str(texts) for texts in want}) == len(want), f"{len(want)} different texts")
+        for count in ranks:
+            with Server(program, base, *options, launch=[mpiexec, "-n", str(count)]) as server:
+                check(ask_adapters(server, names) == want, f"{os.path.basename(base)}: adapters on {count} ranks")
+
+
 test_same()
+with tempfile.TemporaryDirectory() as scratch:
+    test_adapters(scratch)
 test_launch()
 test_death()
 test_refused()

@@ -244,17 +244,20 @@ static tx_status serve(serve_server *s)
 /* Computes the passes of rank 0 until it ends. Signals are for rank 0, which then finishes its requests. */
 static tx_status follow(const serve_settings *set)
 {
+    serve_server s = {.set = set};
     tx_lm_options own = set->lm;
-    tx_lm *lm = NULL;
-    tx_batch *batch = NULL;
     own.progress = NULL;
-    tx_status status = tx_lm_open(&own, &lm);
-    TX_THEN(status, tx_batch_create(lm, set->slots, set->max_length, &batch));
+    tx_status status = name_model(&s);
+    TX_THEN(status, tx_lm_open(&own, &s.lm));
+    TX_THEN(status, serve_read_adapters(&s));
+    TX_THEN(status, tx_batch_create(s.lm, set->slots, set->max_length, &s.batch));
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
-    TX_THEN(status, tx_batch_follow(batch));
-    tx_batch_free(batch);
-    tx_lm_free(lm);
+    TX_THEN(status, tx_batch_follow(s.batch));
+    serve_free_adapters(&s);
+    tx_batch_free(s.batch);
+    tx_lm_free(s.lm);
+    free(s.name);
     return status;
 }
 
@@ -319,8 +322,6 @@ int main(int argc, char **argv)
          "--max_loras, --max_lora_rank and --lora_target_modules need --lora or --allow_runtime_lora_updating"},
         {ranks && set.task != SERVE_GENERATE,
          "ranks divide a model only for --task generate: start --task embed and classify without the launcher"},
-        {ranks && loras,
-         "ranks divide the model, which then has no --lora: merge one by --adapter, or start it without the launcher"},
         {ranks && (set.lm.device_map || set.lm.load_in_4bit),
          "ranks divide the model: leave out --device_map and --load_in_4bit, or start it without the launcher"},
         {set.lm.double_quant && !set.lm.load_in_4bit, "--bnb_4bit_use_double_quant needs --load_in_4bit"},
