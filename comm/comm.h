@@ -85,6 +85,7 @@ typedef struct tx_comm_rank {
 typedef struct tx_comm_laggard {
     int32_t rank;
     int32_t bucket; /* bucket of the transfer that it has not reached; -1 if none */
+    int64_t begun;  /* transfers and messages of the waiting rank so far: a change shows progress */
 } tx_comm_laggard;
 
 /* The last status that a rank sent. */
@@ -139,7 +140,7 @@ typedef struct tx_comm_table {
     /* Returns the last heartbeat of another rank; false if none has arrived. Rank 0 receives the heartbeats of all
      * ranks; the other ranks receive those of rank 0. Call it from the thread that calls `send_status`. */
     bool (*read_status)(tx_comm *comm, int32_t rank, tx_comm_peer *peer);
-    /* Returns the rank that the oldest transfer waits for; false if it waits for none. */
+    /* Returns the rank that the oldest transfer waits for; false if it waits for none. Always sets `begun`. */
     bool (*laggard)(tx_comm *comm, tx_comm_laggard *laggard);
     /* Optional. Call it last before a process exits with a nonzero status, even if the communicator has been
      * closed. Launchers may otherwise lose the status (MPICH's launcher often returns 0). Any thread may call it. */

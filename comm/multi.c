@@ -34,6 +34,7 @@ typedef struct multi {
     char **segment; /* by place: data of the current transfer */
     tx_messages *messages;
     atomic_int bucket;       /* bucket of the current transfer */
+    atomic_llong begun;      /* transfers and messages so far */
     tx_comm_traffic traffic; /* bytes; written by the thread that executes transfers */
     atomic_llong sent, shared;
 } multi;
@@ -313,6 +314,7 @@ static tx_status make(tx_comm *comm, const tx_transfer *t)
     multi *c = (multi *)comm;
     char *data = t->data;
     atomic_store_explicit(&c->bucket, t->bucket, memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->begun, 1, memory_order_relaxed);
     tx_status status = TX_OK;
     /* If every group has a single rank, the other path is used. */
     const bool shared = c->shared_path.layout->groups < c->base.size;
@@ -335,6 +337,7 @@ static tx_status multi_begin_message(tx_comm *comm, const tx_message *message, i
     multi *c = (multi *)comm;
     TX_TRY(tx_comm_check_message(comm, message));
     TX_TRY(tx_messages_begin(c->messages, message, request));
+    atomic_fetch_add_explicit(&c->begun, 1, memory_order_relaxed);
     if (message->out)
         atomic_fetch_add_explicit(&c->sent, message->count * (int64_t)tx_dtype_size(message->dtype),
                                   memory_order_relaxed);
@@ -367,10 +370,17 @@ static bool multi_laggard(tx_comm *comm, tx_comm_laggard *laggard)
     multi *c = (multi *)comm;
     laggard->rank = tx_group_laggard(&c->shared_path.group);
     laggard->bucket = atomic_load_explicit(&c->bucket, memory_order_relaxed);
+    laggard->begun = atomic_load_explicit(&c->begun, memory_order_relaxed);
     if (laggard->rank >= 0 && c->opened)
         laggard->rank = c->opened[laggard->rank];
-    for (multi *sub = c->subs; sub && laggard->rank < 0; sub = sub->next)
-        multi_laggard(&sub->base, laggard);
+    for (multi *sub = c->subs; sub; sub = sub->next) {
+        tx_comm_laggard of_sub;
+        multi_laggard(&sub->base, &of_sub);
+        of_sub.begun += laggard->begun;
+        if (laggard->rank < 0)
+            *laggard = of_sub;
+        laggard->begun = of_sub.begun; /* of all groups */
+    }
     return laggard->rank >= 0;
 }
 

@@ -120,7 +120,7 @@ static void self_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
 static bool self_laggard(tx_comm *comm, tx_comm_laggard *laggard)
 {
     (void)comm;
-    (void)laggard;
+    laggard->begun = 0;
     return false;
 }
 

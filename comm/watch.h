@@ -14,8 +14,8 @@
  *    ranks wait for each other, the limit of the phase applies.
  *
  * Writing files has no limit; a slow disk only causes a warning. Generating has none either, because requests may
- * arrive at any time. Time during which the process itself was suspended
- * does not count.
+ * arrive at any time. A transfer that this rank begins is progress, so that ranks which exchange tokens for hours are
+ * not taken for ranks that wait for each other. Time during which the process itself was suspended does not count.
  *
  * When the watchdog ends a process, it prints one line on standard error and calls _exit(TX_WATCHDOG_STATUS). Launchers
  * then end all ranks, including suspended ones.

@@ -223,6 +223,9 @@ bool tx_watchdog_judge(tx_watchdog *w, int *status, char *why, size_t size)
     if (w->over)
         return w->quiet >= limit;
     const bool waits = w->comm && w->comm->table->laggard(w->comm, &other) && other.rank != w->rank;
+    if (other.begun != w->begun)
+        w->quiet = 0.0;
+    w->begun = other.begun;
     const int32_t silent = w->comm ? find_silent(w) : -1;
     if (silent >= 0) {
         report_other(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, why, size);

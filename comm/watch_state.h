@@ -37,7 +37,8 @@ struct tx_watchdog {
     tx_watchdog_phase phase;
     char detail[64];
     int64_t reports; /* progress reports within the phase */
-    double quiet;    /* seconds since the last report of progress */
+    double quiet;    /* seconds since the last report of progress, or since this rank began a transfer */
+    int64_t begun;   /* transfers of this rank, when the watchdog looked last */
     double notice;   /* seconds until the next warning about a slow disk */
     int64_t step;
     double began; /* start of the current step */

@@ -67,6 +67,28 @@ static void ranks_that_wait_for_each_other_end(void **state)
                            "reached for 0."));
 }
 
+/* Statuses of ranks that begin transfers all the time can be stale, and look like a circle. */
+static void ranks_with_transfers_go_on(void **state)
+{
+    char why[1000];
+    int status;
+    fake f;
+    make(&f, 0, 2);
+    await(&f, 1, -1, WAITING);
+    f.awaited[1] = 0;
+    tx_watchdog *watch = begin(&f, 600.0);
+    tx_watchdog_begin(watch, TX_WATCHDOG_GENERATING);
+    for (int64_t begun = 1; begun <= 4; begun++) {
+        pthread_mutex_lock(&watch->lock);
+        f.laggard.begun = begun < 4 ? begun : 3;
+        watch->quiet = 700.0;
+        assert_int_equal(tx_watchdog_judge(watch, &status, why, sizeof why), begun == 4);
+        watch->quiet = 0.0;
+        pthread_mutex_unlock(&watch->lock);
+    }
+    tx_watchdog_stop(watch);
+}
+
 /* A rank that is alive and waits for no other is not reported, for any time: its own watch does that. */
 static void a_busy_rank_is_waited_for(void **state)
 {
@@ -336,6 +358,7 @@ int main(void)
         cmocka_unit_test(the_one_that_waits_names_the_other),
         cmocka_unit_test(ranks_that_are_not_heard_are_told_of),
         cmocka_unit_test(ranks_that_wait_for_each_other_end),
+        cmocka_unit_test(ranks_with_transfers_go_on),
         cmocka_unit_test(a_busy_rank_is_waited_for),
         cmocka_unit_test(the_one_that_hangs_says_so),
         cmocka_unit_test(others_hold_back),
