@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversion of model folders to GGUF files, which llama.cpp runs, and back. */
+ * Conversion of model folders to GGUF files, which llama.cpp runs, and to distributed checkpoints, and back. */
 #ifndef TX_CONVERT_H
 #define TX_CONVERT_H
 
@@ -54,11 +54,19 @@ typedef struct tx_calibration {
  * TX_UNSUPPORTED for adapters, and for models and tokenizers that llama.cpp would compute differently. The exact form
  * of GELU only gives a warning, since llama.cpp computes its tanh form, within 0.0005. TX_INVALID if the folder `to`
  * already holds a model, or if a folder is to be written in another type than F32, F16 or BF16. F32 keeps every value
- * exactly. A text for calibration has at least 512 tokens, or as many as the model has positions, and the model is a
- * causal language model. `calibration` and `report` may be NULL.
+ * exactly. A distributed checkpoint becomes a folder as by tx_convert_distributed. A text for calibration has at least
+ * 512 tokens, or as many as the model has positions, and the model is a causal language model. `calibration` and
+ * `report` may be NULL.
  */
 tx_status tx_convert(const char *from, const char *to, tx_convert_type type, const tx_calibration *calibration,
                      const tx_reporter *report);
+
+/* Converts the weights of the model `from`, any that tx_convert accepts except a GGUF file, to the folder `to`. Types
+ * and values stay. With `ranks` the result is a distributed checkpoint of PyTorch (torch.distributed.checkpoint), as
+ * that many ranks of FSDP save the dictionary {"model": state}. 0 means a model folder. `from` may itself be such a
+ * checkpoint, whose pickles are read as data. The configuration and the tokenizer are copied if `from` has them.
+ * TX_INVALID if `to` already holds weights. `report` may be NULL. */
+tx_status tx_convert_distributed(const char *from, const char *to, int64_t ranks, const tx_reporter *report);
 
 /* The types of peft's add_weighted_adapter. X(NAME, "word") */
 #define TX_COMBINATION_MAP(X) \

@@ -83,7 +83,7 @@ set(homes
     "^microhttpd\\.h$|^tools/(serve/http|train/follow)\\.c$"
     "^yaml|^models/options/yaml\\.c$"
     "^openssl/|^models/files/digest\\.c$"
-    "^(zlib|zstd|snappy|lz4)|^(models/(parquet/(pages|unpack)|files/packed)|backends/opencl/shipped/pack|tests/opencl/test_shipped)\\.c$"
+    "^(zlib|zstd|snappy|lz4)|^(models/(parquet/(pages|unpack)|files/(packed|dcp_write))|backends/opencl/shipped/pack|tests/opencl/test_shipped)\\.c$"
     "^cmocka\\.h$|^(tools/research/)?tests/"
     "^tx(_[a-z]+)?\\.h$|^tests/install/")
 

@@ -3,10 +3,13 @@
 #include "models/tx_convert.h"
 
 #include "api/base/needs.h"
+#include "models/files/dcp.h"
 #include "models/files/hub.h"
 #include "models/gguf/gguf.h"
 #include "models/gguf/gguf_calibrate.h"
 #include "models/lora/lora.h"
+#include "models/tx_folder.h"
+#include "tx_file.h"
 
 #include <stdlib.h>
 
@@ -58,6 +61,10 @@ tx_status tx_convert(const char *from, const char *to, tx_convert_type type, con
                      const tx_reporter *report)
 {
     TX_NEEDS(from && to && type < TX_CONVERT_TYPES, TX_INVALID);
+    if (!tx_gguf_is_name(to) && tx_file_exists(TX_PATH(from, TX_DCP_METADATA)))
+        return type == TX_CONVERT_F32 && !calibration
+                   ? tx_convert_distributed(from, to, 0, report)
+                   : tx_fail(TX_INVALID, "%s: a distributed checkpoint keeps its types: leave --outtype out", from);
     if (tx_gguf_is_name(from) == tx_gguf_is_name(to))
         return tx_fail(TX_INVALID, "one of %s and --to %s must be a file whose name ends with .gguf", from, to);
     if (calibration)

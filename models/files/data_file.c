@@ -34,7 +34,7 @@ void tx_data_file_close(tx_data_file *file)
 
 tx_status tx_data_file_read(const tx_data_file *file, int64_t at, void *data, size_t bytes)
 {
-    return tx_file_read_at(file->descriptor, file->path, at, data, (int64_t)bytes);
+    return tx_file_read_at(file->descriptor, file->path, file->begin + at, data, (int64_t)bytes);
 }
 
 tx_status tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,

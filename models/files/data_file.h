@@ -12,7 +12,8 @@
 typedef struct tx_data_file {
     char *path; /* NULL if no file is open */
     int descriptor;
-    int64_t size; /* when it was opened */
+    int64_t size;  /* when it was opened */
+    int64_t begin; /* its first byte in the file on disk: not 0 if it is stored in a larger file */
 } tx_data_file;
 
 /* Fails like tx_file_open. */

@@ -9,6 +9,8 @@
 #include <string.h>
 
 enum { MARK = -1 };
+/* Attributes of an object that are looked at. Many objects may share one dictionary, so a long one would take long. */
+enum { ATTRIBUTES = 16 };
 
 typedef struct parser {
     const char *text;
@@ -65,7 +67,7 @@ static tx_status push_value(parser *p, tx_pickle_value value)
     if (!values)
         return tx_fail(TX_MEMORY, "no memory for a pickle");
     p->pickle.value = values;
-    value.first = value.last = -1;
+    value.first = value.last = value.state = -1;
     values[p->pickle.values] = value;
     return push(p, p->pickle.values++);
 }
@@ -267,7 +269,18 @@ static tx_status add(parser *p, int32_t count)
     return TX_OK;
 }
 
-/* POP, and BUILD, which sets attributes of the value below. */
+/* Sets the state of the value below. */
+static tx_status build(parser *p, int32_t unused)
+{
+    int32_t state = 0;
+    (void)unused;
+    TX_TRY(pop(p, &state));
+    if (p->height == 0 || p->stack[p->height - 1] == MARK)
+        return bad("there is no object to build");
+    p->pickle.value[p->stack[p->height - 1]].state = state;
+    return TX_OK;
+}
+
 static tx_status drop(parser *p, int32_t unused)
 {
     int32_t value;
@@ -351,7 +364,7 @@ static const struct opcode {
     {'Q', persistent, 0},
     {'s', add, 2},
     {'a', add, 1},
-    {'b', drop, 0},
+    {'b', build, 0},
     {'0', drop, 0},
     {'q', put, 1},
     {'r', put, 4},
@@ -404,6 +417,22 @@ const tx_pickle_value *tx_pickle_at(const tx_pickle *pickle, const tx_pickle_val
     for (; i >= 0 && index > 0; index--)
         i = pickle->item[i].next;
     return i >= 0 ? &pickle->value[pickle->item[i].value] : NULL;
+}
+
+const tx_pickle_value *tx_pickle_attribute(const tx_pickle *pickle, const tx_pickle_value *object, const char *name)
+{
+    const tx_pickle_value *state = object && object->state >= 0 ? &pickle->value[object->state] : NULL;
+    int32_t key = state && state->kind == TX_PICKLE_DICT ? state->first : -1, left = ATTRIBUTES;
+    for (int32_t value; key >= 0 && (value = pickle->item[key].next) >= 0 && left-- > 0; key = pickle->item[value].next)
+        if (tx_pickle_is(&pickle->value[pickle->item[key].value], TX_PICKLE_TEXT, name))
+            return &pickle->value[pickle->item[value].value];
+    return NULL;
+}
+
+bool tx_pickle_calls(const tx_pickle *pickle, const tx_pickle_value *value, const char *name)
+{
+    return value && value->kind == TX_PICKLE_CALL &&
+           tx_pickle_is(tx_pickle_at(pickle, value, 0), TX_PICKLE_GLOBAL, name);
 }
 
 bool tx_pickle_is(const tx_pickle_value *value, tx_pickle_kind kind, const char *text)

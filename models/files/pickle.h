@@ -22,6 +22,7 @@ typedef struct tx_pickle_value {
     tx_pickle_kind kind;
     int32_t size;        /* of the text or name */
     int32_t first, last; /* items, or -1 */
+    int32_t state;       /* the value that BUILD gave to it: the attributes of an object; or -1 */
     union {
         int64_t number;
         const char *text; /* in the pickle, without a NUL */
@@ -46,6 +47,10 @@ void tx_pickle_free(tx_pickle *pickle);
 
 /* The value of item `index`, or NULL if there is none. */
 const tx_pickle_value *tx_pickle_at(const tx_pickle *pickle, const tx_pickle_value *value, int32_t index);
+/* The attribute of that name of an object, or NULL if it has none. */
+const tx_pickle_value *tx_pickle_attribute(const tx_pickle *pickle, const tx_pickle_value *object, const char *name);
+/* True if the value is a call of the function or class `name`. */
+bool tx_pickle_calls(const tx_pickle *pickle, const tx_pickle_value *value, const char *name);
 /* True if the value has this kind and text; `value` may be NULL. */
 bool tx_pickle_is(const tx_pickle_value *value, tx_pickle_kind kind, const char *text);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reads safetensors files and those of torch.save(), and recognizes files of other kinds. */
+ * Reads safetensors files, those of torch.save() and distributed checkpoints, and recognizes files of other kinds. */
 #include "models/files/safetensors.h"
 
 #include "api/base/half.h"
 #include "models/files/data_file.h"
+#include "models/files/dcp.h"
 #include "models/files/safetensors_header.h"
 #include "models/files/varint.h"
 
@@ -25,13 +26,15 @@ struct tx_st_file {
     tx_data_file file;
     int64_t data_at; /* offset of the data in the file */
     tx_st_header header;
+    tx_dcp *parts; /* of a distributed checkpoint, which hold the data; or NULL */
 };
 
 /* ---- Bytes of the file ---------------------------------------------------------------------------- */
 
 static tx_status read_at(const tx_st_file *file, int64_t at, void *data, int64_t bytes)
 {
-    return tx_data_file_read(&file->file, at, data, (size_t)bytes);
+    return file->parts ? tx_dcp_read(file->parts, at, data, bytes)
+                       : tx_data_file_read(&file->file, at, data, (size_t)bytes);
 }
 
 typedef struct tx_magic {
@@ -101,6 +104,8 @@ static tx_status read_header(tx_st_file *file, int64_t size)
 static tx_status open_file(const char *path, tx_st_file *file)
 {
     TX_TRY(tx_data_file_open(path, &file->file));
+    if (tx_dcp_is(path))
+        return tx_dcp_open(&file->file, &file->header, &file->parts);
     return tx_torch_is(&file->file) ? tx_torch_read(&file->file, &file->header) : read_header(file, file->file.size);
 }
 
@@ -117,6 +122,7 @@ void tx_st_close(tx_st_file *file)
 {
     if (!file)
         return;
+    tx_dcp_close(file->parts);
     tx_data_file_close(&file->file);
     tx_st_header_free(&file->header);
     free(file);

@@ -44,5 +44,7 @@ bool tx_torch_is(const tx_data_file *file);
  * a damaged file, TX_UNSUPPORTED for contents other than a dictionary of tensors. Messages start with the path. After a
  * failure nothing needs to be freed. */
 tx_status tx_torch_read(const tx_data_file *file, tx_st_header *header);
+/* Reads a file that holds one tensor, which has no name. Messages do not have the path. */
+tx_status tx_torch_read_tensor(const tx_data_file *file, tx_st_entry *entry);
 
 #endif

@@ -238,6 +238,20 @@ static tx_status open_old(reader *r)
     return status;
 }
 
+tx_status tx_torch_read_tensor(const tx_data_file *file, tx_st_entry *entry)
+{
+    reader r = {.file = file};
+    tx_st_entry result = {0};
+    tx_status status = open_archive(&r);
+    TX_THEN(status, read_tensor(&r, &r.table.value[r.table.root], &result));
+    free(r.text);
+    tx_pickle_free(&r.table);
+    tx_zip_free(&r.zip);
+    if (!status)
+        *entry = result;
+    return status;
+}
+
 bool tx_torch_is(const tx_data_file *file)
 {
     char begin[OLD_MAGIC] = {0}; /* byte 8 of a safetensors file, whose length comes first, is a brace */

@@ -3,6 +3,7 @@
 #include "models/files/weights.h"
 
 #include "api/base/file.h"
+#include "models/files/dcp.h"
 #include "models/files/folder.h"
 #include "models/gguf/gguf_file.h"
 #include "models/names.h"
@@ -207,7 +208,8 @@ static tx_status fail_absent(const char *folder)
 
 static tx_status open_folder(tx_weights *w)
 {
-    static const char *const names[] = {TX_WEIGHTS_SINGLE, TX_WEIGHTS_INDEX, TORCH_SINGLE, TORCH_INDEX};
+    static const char *const names[] = {TX_WEIGHTS_SINGLE, TX_WEIGHTS_INDEX, TORCH_SINGLE, TORCH_INDEX,
+                                        TX_DCP_METADATA};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (tx_file_exists(TX_PATH(w->folder, names[i])))
             return i % 2 == 0 ? open_single(w, TX_PATH(w->folder, names[i]))

@@ -150,7 +150,8 @@ typedef struct tx_weights_form {
     const void *context;
 } tx_weights_form;
 
-/* The same in a form, which may be NULL. Tensors with wider elements come first, so that all are aligned. */
+/* The same in a form, which may be NULL. Without a model only the form's tensors are written. Tensors with wider
+ * elements come first, so that all are aligned. */
 tx_status tx_weights_save_as(tx_model *model, const tx_weights_form *form, const char *folder, int64_t shard_bytes);
 
 /* Describes a tensor of `dtype` F32, BF16, F16 or U8 for a file. `name` is not copied. */

@@ -343,11 +343,12 @@ static bool is_teachers(const void *context, const char *param)
 tx_status tx_weights_save_as(tx_model *model, const tx_weights_form *form, const char *folder, int64_t shard_bytes)
 {
     tx_save s = {.model = model, .folder = folder, .form = form};
-    const int32_t params = tx_model_param_count(model);
-    if (params == 0 || shard_bytes < 1)
+    const bool empty = model ? tx_model_param_count(model) == 0 : !form;
+    if (empty || shard_bytes < 1)
         return tx_fail(TX_INVALID, "%s: %s", folder,
-                       params ? "a shard must have at least 1 byte" : "the model has no parameters to save");
-    TX_TRY(tx_weights_list(model, is_teachers, NULL, &s.piece, &s.pieces));
+                       empty ? "the model has no parameters to save" : "a shard must have at least 1 byte");
+    if (model)
+        TX_TRY(tx_weights_list(model, is_teachers, NULL, &s.piece, &s.pieces));
     tx_status status = list_tensors(&s);
     if (!status) {
         cut_shards(&s, shard_bytes);

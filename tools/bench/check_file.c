@@ -134,6 +134,7 @@ static const struct {
 } names[] = {
     {".safetensors", false, judge_weights},
     {"_model.bin", false, judge_weights},
+    {".metadata", true, judge_weights},
     {".index.json", false, judge_weights},
     {"config.json", true, judge_config},
     {TX_LORA_CONFIG, true, judge_adapter_config},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txconvert: converts model folders to GGUF files, and back; combines adapters. */
+ * txconvert: converts model folders to GGUF files and distributed checkpoints, and back; combines adapters. */
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tx_convert.h"
@@ -15,7 +15,7 @@ typedef struct settings {
     const char *weights;
     int32_t frequency;
     double density;
-    int64_t rank, seed;
+    int64_t rank, seed, shards;
 } settings;
 
 /* Most adapters of one command. */
@@ -41,6 +41,8 @@ static const tx_option options[] = {
      .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "with --calibrate: the device that reads the text"},
     {TX_OPTION_INTEGER, "threads", offsetof(settings, calibration.threads), 0, 4096, "N",
      "with --calibrate: threads of the cpu backend; 0 uses all cores of this process"},
+    {TX_OPTION_INTEGER, "shards", offsetof(settings, shards), 1, 65536, "N",
+     "write a distributed checkpoint of PyTorch (DCP), as N ranks of FSDP save it, to the folder --to"},
     {TX_OPTION_HEADING, .help = "several adapters (names of peft's add_weighted_adapter)"},
     {TX_OPTION_CHOICE, "combination_type", offsetof(settings, combination), .choices = combination_words + 1,
      .help = "how the adapters become one"},
@@ -65,8 +67,9 @@ static const tx_cli program = {
     .one_process = "start it without the launcher",
     .usage = "txconvert MODEL --to FILE.gguf|DIR [options]\n       txconvert ADAPTER... --to DIR [options]",
     .about = "Converts a model folder to a GGUF file for llama.cpp, or a GGUF "
-             "file to a folder that transformers and txtrain load. Combines several "
-             "LoRA adapters into one.",
+             "file to a folder that transformers and txtrain load. Converts distributed "
+             "checkpoints of PyTorch to model folders, and back. Combines several LoRA "
+             "adapters into one.",
     .example = "  txconvert out --to out.gguf",
     .table = {TX_CLI_OPTIONS(options), TX_CLI_SPELLINGS(spellings)},
     .values = &defaults,
@@ -79,15 +82,20 @@ static const tx_cli program = {
 /* Refuses options that this command would not use. */
 static int check(const settings *set)
 {
-    static const char one[] = "one MODEL", several[] = "several adapters", text[] = "--calibrate";
+    static const char one[] = "one MODEL", several[] = "several adapters", text[] = "--calibrate",
+                      file[] = "a GGUF file or its folder";
     const settings *s = set, *d = &defaults;
-    const bool combines = s->from.count > 1, reads = s->calibration.text;
+    const bool combines = s->from.count > 1, reads = s->calibration.text, shards = s->shards > 0;
     const struct {
         const char *name, *needs;
         bool used, given;
     } uses[] = {{"outtype", one, !combines, s->type != d->type},
+                {"outtype", file, !shards, s->type != d->type},
+                {"shards", one, !combines, shards},
                 {"calibrate", one, !combines, s->calibration.text},
+                {"calibrate", file, !shards, s->calibration.text},
                 {"imatrix", one, !combines, s->calibration.file},
+                {"imatrix", file, !shards, s->calibration.file},
                 {"device", text, reads, s->calibration.device},
                 {"threads", text, reads, s->calibration.threads != d->calibration.threads},
                 {"combination_type", several, combines, s->combination != d->combination},
@@ -131,10 +139,11 @@ int main(int argc, char **argv)
     if (set.from.count > 1)
         return combine(&set);
     tx_alive *alive = tx_alive_start(&program, stderr, "converting");
+    const tx_reporter report = {.warn = tx_warn, .context = alive, .progress = tx_alive_progress};
+    const tx_calibration *calibration = set.calibration.text || set.calibration.file ? &set.calibration : NULL;
     const tx_status status =
-        tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type,
-                   set.calibration.text || set.calibration.file ? &set.calibration : NULL,
-                   &(tx_reporter){.warn = tx_warn, .context = alive, .progress = tx_alive_progress});
+        set.shards > 0 ? tx_convert_distributed(set.from.word[0], set.to, set.shards, &report)
+                       : tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type, calibration, &report);
     tx_alive_stop(alive);
     if (status)
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
