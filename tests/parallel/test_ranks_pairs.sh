@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Options together with each way to divide a model: 2 ranks, and 4 ranks in one group and in two groups, train as one
+# rank does.
+#   test_ranks_pairs.sh BIN LAUNCHER DEVICE
+device=$3
+. "${0%/*}/ranks.sh"
+. "${0%/*}/split.sh"
+mkdir "$work/disk"
+rate=1e-3
+
+# split RANKS PARTS NAME ARGUMENT...: 12 rows a step, divided as $kind says
+split()
+{
+    n=$1 parts=$2 name=$3
+    shift 3
+    rows=$((12 * parts / n))
+    case $kind in
+    one) ;;
+    sequence) set -- --tensor_parallel "$parts" --sequence_parallel "$@" ;;
+    expert) rows=$((12 / n)); set -- --expert_parallel "$parts" "$@" ;;
+    pipeline)
+        rows=$((4 * parts / n))
+        set -- --pipeline_parallel "$parts" --gradient_accumulation_steps 3 "$@"
+        ;;
+    *) set -- --${kind}_parallel "$parts" "$@" ;;
+    esac
+    ranks "$n" "$name" --per_device_train_batch_size $rows --overwrite_output_dir "$@"
+}
+
+# model NAME KEYS: one that has learnt a step, in the folder $work/NAME
+model()
+{
+    echo "{\"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 257,
+        \"max_position_embeddings\": 32, $2}" > "$work/$1.json"
+    from="--config_name $work/$1.json --train_file $work/text --block_size 32"
+    ranks 1 "$1" --max_steps 1 --per_device_train_batch_size 4 || fail "$1"
+}
+llama='"model_type": "llama", "intermediate_size"'
+model small "$llama: 64, \"hidden_size\": 32"
+model other "$llama: 96, \"hidden_size\": 48"
+model wide "$llama: 256, \"hidden_size\": 256"
+model experts '"model_type": "mixtral", "intermediate_size": 64, "hidden_size": 64, "num_local_experts": 4'
+
+# pairs MODEL "KIND..." ARGUMENT...: runs that use the options, and for each kind of split the model divided
+pairs()
+{
+    from="--model_name_or_path $work/$1 --train_file $work/text --block_size 32" kinds=$2
+    shift 2
+    kind=one
+    split 1 1 one "$@" || { fail "$*"; return; }
+    for kind in $kinds; do
+        for way in 2.2 4.4 4.2; do
+            split "${way%.*}" "${way#*.}" "$kind$way" "$@" --ddp_check 6 || { fail "$*: $kind $way"; continue; }
+            alike one "$kind$way"
+        done
+    done
+}
+adapter="--lora_r 4 --lora_target_modules all-linear"
+
+# shellcheck disable=SC2086
+{
+    pairs wide "pipeline" $adapter --load_in_4bit
+    pairs wide "pipeline" $adapter --load_in_8bit
+}
+ends
