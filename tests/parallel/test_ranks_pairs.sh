@@ -60,8 +60,8 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
 
 # shellcheck disable=SC2086
 {
-    pairs wide "pipeline" $adapter --load_in_4bit
-    pairs wide "pipeline" $adapter --load_in_8bit
+    pairs wide "pipeline context" $adapter --load_in_4bit
+    pairs wide "pipeline context" $adapter --load_in_8bit
     pairs other "context" $adapter --lora_dropout 0.2 --use_dora
     pairs other "context" $adapter --lora_modules_to_save lm_head,embed_tokens
     pairs other "context" $adapter --trainable_token_indices 32,97
