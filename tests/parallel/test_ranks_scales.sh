@@ -190,7 +190,7 @@ grpo - --temperature 0.7 --top_p 0.9 --repetition_penalty 1.2 --loss_type vespo 
 triplets accumulation --gather_across_devices --similarity_scale 5
 END
 [ "$options" = all ] && cat >> "$work/table" << END
-gpt2 context --neftune_noise_alpha 25
+gpt2 - --neftune_noise_alpha 25
 gpt2 - --weight_decay 0.3
 gpt2 - --label_smoothing_factor 0.2
 gpt2 - --config_overrides resid_pdrop=0.4,embd_pdrop=0,attn_pdrop=0
