@@ -69,5 +69,7 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs small "context" --neftune_noise_alpha 25
     pairs experts "expert" --teacher_model_name_or_path "$work/other"
     pairs experts "expert context" --teacher_model_name_or_path "$work/experts"
+    pairs small "tensor sequence pipeline" --offload_optimizer nvme --nvme_path "$work/disk"
+    pairs experts "expert" --offload_optimizer nvme --nvme_path "$work/disk"
 }
 ends
