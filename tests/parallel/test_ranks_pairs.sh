@@ -71,5 +71,7 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs experts "expert context" --teacher_model_name_or_path "$work/experts"
     pairs small "tensor sequence pipeline" --offload_optimizer nvme --nvme_path "$work/disk"
     pairs experts "expert" --offload_optimizer nvme --nvme_path "$work/disk"
+    pairs small "tensor sequence pipeline" --sparsity 0.5
+    pairs small "tensor sequence pipeline" --sparsity 0.5 --mask_structure 2:4
 }
 ends
