@@ -2,6 +2,9 @@
  * Computes this rank's shard of each parameter, and copies elements between shard and whole. */
 #include "api/parallel/own.h"
 
+#include "api/base/blocks.h"
+#include "backends/nf4.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -39,9 +42,6 @@ static tx_status check_division(const tx_division *d, const char *name, const tx
     if (d->dimension < 0 || d->dimension >= spec->shape.rank ||
         !(padded || tx_shape_equal(&spec->shape, &spec->logical)))
         return tx_fail(TX_INVALID, "parameter %s: spec.split is not a dimension that can be divided", name);
-    if (tx_dtype_packed(spec->dtype))
-        return tx_fail(TX_UNSUPPORTED, "parameter %s: parameters stored in %s cannot be divided among ranks", name,
-                       tx_dtype_name(spec->dtype));
     for (int32_t i = 0; i < (sections ? s->count : 1); i++) {
         const bool units = sections && s->unit[i] > 0;
         const int64_t part = !sections ? size : units ? s->size[i] / s->unit[i] : s->size[i];
@@ -189,6 +189,25 @@ static tx_division experts_of(const tx_model *model, const tx_param_spec *spec)
                : (tx_division){.parts = 1};
 }
 
+/* Checks that the shards of a packed parameter are whole units, so that they have the same codes and scales as the
+ * whole. */
+static tx_status check_units(const tx_param_record *r)
+{
+    const tx_dtype dtype = r->whole.dtype;
+    const int64_t unit = tx_packed_unit(dtype) * (dtype == TX_NF4_DOUBLE ? TX_NF4_GROUP : 1);
+    bool units = tx_block_values(dtype) == 0;
+    if (!tx_dtype_packed(dtype) || (r->division.parts == 1 && r->experts.parts == 1))
+        return TX_OK;
+    for (int32_t i = 0; i < r->runs; i++)
+        units = units && r->run[i].first % unit == 0 && r->run[i].count % unit == 0 && r->run[i].step % unit == 0;
+    return units ? TX_OK
+                 : tx_fail(TX_UNSUPPORTED,
+                           "parameter %s is stored in %s: %" PRId32 " ranks cannot divide it into units of %" PRId64
+                           " elements: use fewer ranks%s",
+                           r->name, tx_dtype_name(dtype), r->division.parts * r->experts.parts, unit,
+                           dtype == TX_NF4_DOUBLE ? ", or leave out double quantisation" : "");
+}
+
 /* A tied parameter is on the first and the last stage. */
 tx_status tx_parallel_divide(const tx_model *model, tx_param_record *record)
 {
@@ -197,6 +216,7 @@ tx_status tx_parallel_divide(const tx_model *model, tx_param_record *record)
     record->division = division_of(model, whole);
     TX_TRY(tx_own_check(record));
     tx_own_divide(record);
+    TX_TRY(check_units(record));
     record->absent = !tx_model_has_stage(model, tx_model_stage_of(model, whole->block)) &&
                      !(whole->tied && tx_model_has_stage(model, model->mesh.stages - 1));
     return TX_OK;

@@ -47,6 +47,11 @@ tx_status tx_parallel_complete(const tx_model *model, tx_param_role part, int32_
 static tx_status copy_runs(tx_model *model, const tx_value_copy *c)
 {
     const tx_param_record *r = &model->param[c->index];
+    if (c->blocks)
+        return tx_fail(TX_UNSUPPORTED,
+                       "parameter %s: ranks cannot divide the blocks of a GGUF file: convert it with "
+                       "txconvert",
+                       r->name);
     const int64_t begin = tx_own_before(r, c->first), own = tx_own_before(r, c->first + c->count) - begin;
     float *mine = malloc((size_t)own * sizeof *mine + 1);
     tx_status status = mine ? TX_OK : tx_fail(TX_MEMORY, "no memory for parameter %s", r->name);

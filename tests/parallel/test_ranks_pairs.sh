@@ -60,8 +60,8 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
 
 # shellcheck disable=SC2086
 {
-    pairs wide "pipeline context" $adapter --load_in_4bit
-    pairs wide "pipeline context" $adapter --load_in_8bit
+    pairs wide "tensor sequence pipeline context" $adapter --load_in_4bit
+    pairs wide "tensor sequence pipeline context" $adapter --load_in_8bit
     pairs other "context" $adapter --lora_dropout 0.2 --use_dora
     pairs other "context" $adapter --lora_modules_to_save lm_head,embed_tokens
     pairs other "context" $adapter --trainable_token_indices 32,97
@@ -74,4 +74,9 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs small "tensor sequence pipeline" --sparsity 0.5
     pairs small "tensor sequence pipeline" --sparsity 0.5 --mask_structure 2:4
 }
+# Ranks would divide the weights that share a scale of scales.
+from="--model_name_or_path $work/wide --train_file $work/text --block_size 32" kind=tensor
+# shellcheck disable=SC2086
+refused "o_proj.weight is stored in NF4_DOUBLE: 2 ranks cannot divide it" 2 2 $adapter --load_in_4bit \
+    --bnb_4bit_use_double_quant true
 ends
