@@ -123,9 +123,8 @@ tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *lab
 {
     const tx_attrs attrs = {.control = -1, .alpha = alpha, .vocab = vocab, .scale = temperature};
     if (is_divided(logits))
-        return tx_graph_refuse(logits->graph,
-                               tx_fail(TX_UNSUPPORTED,
-                                       "distillation is not supported if ranks divide the vocabulary: leave out the "
-                                       "teacher or --tensor_parallel"));
+        logits = hooks_of(logits)->gather(logits);
+    if (is_divided(teacher))
+        teacher = hooks_of(teacher)->gather(teacher);
     return TX_EMIT(logits, DISTILLATION, attrs, logits, teacher, labels);
 }

@@ -100,11 +100,13 @@ typedef struct tx_parallel_hooks {
     /* Functions for graph builders. places returns the positions of the tokens of x [B, T, ..], or NULL if they start
      * at 0. All layers share the tensor. */
     tx_tensor *(*places)(const tx_tensor *x);
-    /* Whether ranks divide the rows of table x, or the columns of logits x. If so, builders call `embed` or `loss`. */
+    /* Whether ranks divide the rows of table x, or the columns of logits x. If so, builders call `embed`,
+     * `loss` or, for losses that read all columns, `gather`. */
     bool (*divides)(const tx_tensor *x);
     tx_tensor *(*embed)(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
                         tx_tensor *positions);
     tx_tensor *(*loss)(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
+    tx_tensor *(*gather)(tx_tensor *logits);
     /* Reads or writes a parameter that ranks or devices divide. */
     tx_status (*copy)(tx_model *model, const tx_value_copy *copy);
     /* Completes a part of which this rank has read its shard. `words` has 0 for values of other ranks. */

@@ -175,6 +175,7 @@ bool tx_parallel_divides(const tx_tensor *x);
 tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
                              tx_tensor *positions);
 tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
+tx_tensor *tx_parallel_gather(tx_tensor *logits);
 tx_status tx_parallel_copy(tx_model *model, const tx_value_copy *copy);
 tx_status tx_parallel_complete(const tx_model *model, tx_param_role part, int32_t index, int32_t *words, int64_t count,
                                tx_status status);

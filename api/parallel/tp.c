@@ -223,6 +223,17 @@ int64_t tx_tp_columns(const tx_tensor *x)
     return whole ? whole->logical.dim[0] : 0;
 }
 
+/* The logits of all columns on each rank: the sum of those of the ranks, which are 0 outside their own columns. Each
+ * rank then computes the same loss, whose gradient it uses for its own columns. */
+tx_tensor *tx_parallel_gather(tx_tensor *logits)
+{
+    const tx_mesh *mesh = &logits->graph->model->mesh;
+    const tx_param_spec *whole = divided_columns(logits);
+    int64_t first;
+    const int64_t own = tx_own_rows(whole->logical.dim[0], mesh->tensor.rank, mesh->tensor.size, &first);
+    return tx_tp_all_reduce(tx_shift_rows(tx_shift_rows(logits, own, 0, 0), whole->shape.dim[0], -first, 0));
+}
+
 /* Each rank computes the loss of its local columns; the ranks combine them to the loss of all columns. */
 tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
 {

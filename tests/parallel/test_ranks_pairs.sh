@@ -65,7 +65,7 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs other "context" $adapter --lora_dropout 0.2 --use_dora
     pairs other "context" $adapter --lora_modules_to_save lm_head,embed_tokens
     pairs other "context" $adapter --trainable_token_indices 32,97
-    pairs small "context" --teacher_model_name_or_path "$work/other" --distill_temperature 3
+    pairs small "tensor sequence context" --teacher_model_name_or_path "$work/other" --distill_temperature 3
     pairs small "context" --neftune_noise_alpha 25
     pairs experts "expert" --teacher_model_name_or_path "$work/other"
     pairs experts "expert context" --teacher_model_name_or_path "$work/experts"
