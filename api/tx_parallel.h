@@ -58,6 +58,12 @@ typedef struct tx_parallel_options {
     /* With zero_stage: assigns whole buckets to ranks instead of dividing each into shards. Optimizers on whole
      * parameters (tx_optimizer_is_whole) need this. The sums of gradients then take twice as many messages. */
     bool whole;
+    /* Hybrid sharding with zero_stage, or NULL: `shards` has the ranks of `comm` that divide, usually those of a host;
+     * `replicate` the ranks of `comm` with the same shards. Gradients are reduced in `shards` first, then in
+     * `replicate`, there once a step. Weights are gathered in `shards` only (Zhang et al., MiCS: Near-Linear Scaling
+     * for Training Gigantic Model on Public Cloud, 2022). The ranks of `replicate` need devices that round alike. Not
+     * with `expert`. */
+    tx_comm *shards, *replicate;
     /* The tensor-parallel group, or NULL. Its ranks read the same rows and compute a part of each product (Shoeybi et
      * al., Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism, 2019). They divide
      * parameters by tx_param_spec.split, tables by their vocabulary. `comm` then has the data-parallel ranks with the

@@ -14,11 +14,13 @@ typedef struct tx_mesh_axis {
 } tx_mesh_axis;
 
 typedef struct tx_mesh {
-    tx_mesh_axis data;     /* batch rows and ZeRO shards; every parallel model has this communicator */
+    tx_mesh_axis data;     /* batch rows; every parallel model has this communicator */
+    tx_mesh_axis shards;   /* ZeRO shards: the data axis, or with hybrid sharding a part of it */
     tx_mesh_axis tensor;   /* each weight matrix (tx_param_spec.split) */
     tx_mesh_axis context;  /* the positions of a row: rank r of N has chunks r and 2 N - 1 - r */
     tx_mesh_axis expert;   /* the experts of each layer; part of the data axis */
     tx_mesh_axis pipeline; /* the blocks: rank r of N has stages r, r + N, ... */
+    tx_comm *replicate;    /* hybrid sharding: data-parallel ranks with the same shards; otherwise NULL */
     tx_comm *replicas;     /* data-parallel ranks with the same experts; NULL without an expert axis */
     tx_comm *ends;         /* first and last rank of the pipeline, which share tied parameters */
     tx_comm *peers;        /* tx_parallel_options.peers */
@@ -31,7 +33,13 @@ typedef struct tx_mesh {
 static inline tx_mesh tx_mesh_whole(void)
 {
     const tx_mesh_axis whole = {.size = 1};
-    return (tx_mesh){.data = whole, .tensor = whole, .context = whole, .expert = whole, .pipeline = whole, .stages = 1};
+    return (tx_mesh){.data = whole,
+                     .shards = whole,
+                     .tensor = whole,
+                     .context = whole,
+                     .expert = whole,
+                     .pipeline = whole,
+                     .stages = 1};
 }
 
 /* Whether no axis divides anything among processes. */

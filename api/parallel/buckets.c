@@ -21,8 +21,11 @@ static void add_param(const tx_model *model, const tx_param_record *param, tx_bu
     const bool frozen = param->arena == TX_ARENA_FROZEN;
     const tx_dtype dtype = frozen ? TX_I32 : model->stored;
     tx_comm *comm = tx_parallel_summers(model, &param->spec);
-    const tx_bucket empty = {
-        .comm = comm, .arena = param->arena, .dtype = dtype, .element = (int64_t)tx_dtype_size(dtype)};
+    const tx_bucket empty = {.comm = comm,
+                             .replicate = frozen ? NULL : model->mesh.replicate,
+                             .arena = param->arena,
+                             .dtype = dtype,
+                             .element = (int64_t)tx_dtype_size(dtype)};
     const int64_t count =
         tx_bucket_elements(&empty, tx_dtype_bytes(param->spec.dtype, tx_shape_count(&param->spec.shape)));
     int64_t limit = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
@@ -52,9 +55,9 @@ static int32_t add_params(const tx_model *model, tx_arena_id arena, tx_bucket *b
 
 /* Assigns each rank a shard of each bucket. If updates need whole buckets, each goes to the rank with the least so far.
  */
-static tx_status assign_buckets(const tx_mesh_axis *data, tx_parallel *p)
+static tx_status assign_buckets(const tx_mesh_axis *shards, tx_parallel *p)
 {
-    int64_t *load = calloc((size_t)data->size, sizeof *load);
+    int64_t *load = calloc((size_t)shards->size, sizeof *load);
     if (!load)
         return tx_fail(TX_MEMORY, "no memory for the ranks' shards");
     for (int32_t i = 0; i < p->buckets + p->frozen; i++) {
@@ -65,11 +68,11 @@ static tx_status assign_buckets(const tx_mesh_axis *data, tx_parallel *p)
         if (!p->options.whole || b->arena == TX_ARENA_FROZEN)
             continue;
         b->owner = 0;
-        for (int32_t r = 1; r < data->size; r++)
+        for (int32_t r = 1; r < shards->size; r++)
             b->owner = load[r] < load[b->owner] ? r : b->owner;
         load[b->owner] += b->count;
         b->first = 0;
-        b->owned = b->owner == data->rank ? b->count : 0;
+        b->owned = b->owner == shards->rank ? b->count : 0;
     }
     free(load);
     return TX_OK;
@@ -80,12 +83,12 @@ tx_status tx_parallel_make_buckets(tx_model *model)
     tx_parallel *p = model->parallel;
     model->sealed = true;
     p->bucket = calloc((size_t)model->params + 1, sizeof *p->bucket);
-    p->moving = calloc(3 * (size_t)model->params + 1, sizeof *p->moving);
+    p->moving = calloc(4 * (size_t)model->params + 1, sizeof *p->moving);
     if (!p->bucket || !p->moving)
         return tx_fail(TX_MEMORY, "no memory for the list of buckets");
     p->buckets = add_params(model, TX_ARENA_WEIGHTS, p->bucket);
     p->frozen = tx_parallel_gathers(p) ? add_params(model, TX_ARENA_FROZEN, p->bucket + p->buckets) : 0;
-    return assign_buckets(&model->mesh.data, p);
+    return assign_buckets(&model->mesh.shards, p);
 }
 
 /* Shrinks the holdings of the bucket's parameters to this rank's shard, for parts that ranks divide. */
@@ -141,6 +144,19 @@ static tx_status make_copy_ranges(tx_model *model)
     return TX_OK;
 }
 
+/* Allocates the buffer in which a device with its own memory sums its shard over `replicate`. In stage 1 that is the
+ * window. All ranks allocate the size of the largest shard, so that their arenas have the same layout. */
+static tx_status place_sent(tx_model *model, tx_bucket *b)
+{
+    const tx_parallel *p = model->parallel;
+    int64_t most = b->owner < 0 ? 0 : b->count;
+    if (!b->replicate || !tx_parallel_keeps_shards(p) || model->engine->backend->host_memory)
+        return TX_OK;
+    for (int32_t r = 0; r < b->comm->size && b->owner < 0; r++)
+        most = tx_max(most, tx_comm_shard(b->count, b->comm->size, r + 1) - tx_comm_shard(b->count, b->comm->size, r));
+    return tx_arena_append(&model->arena[TX_ARENA_EXCHANGE], most * b->element, TX_ALIGNMENT, &b->sent);
+}
+
 tx_status tx_parallel_place_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
@@ -153,6 +169,7 @@ tx_status tx_parallel_place_buckets(tx_model *model)
         if (tx_parallel_keeps_shards(p) && b->owned > 0)
             status = tx_arena_append(&model->arena[tx_bucket_keeper(p, b)], b->owned * b->element,
                                      TX_PARAM_BLOCK * b->element, &b->kept);
+        TX_THEN(status, place_sent(model, b));
         if (tx_parallel_sharded(p))
             shrink_holdings(model, b);
     }
@@ -224,4 +241,22 @@ tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t buc
     const tx_arena_id window = arena == TX_ARENA_WEIGHTS ? TX_ARENA_WEIGHTS_WINDOW : TX_ARENA_GRADIENTS_WINDOW;
     const bool copied = graph->model->arena[window].space == TX_SPACE_WINDOW;
     return tx_parallel_tensor(graph, copied ? window : arena, bucket);
+}
+
+tx_node tx_parallel_shard_node(tx_graph *graph, tx_op op, int32_t bucket)
+{
+    const tx_model *model = graph->model;
+    const tx_parallel *p = model->parallel;
+    const tx_bucket *b = &p->bucket[bucket];
+    const int64_t gradients = tx_bucket_gradients(p, b);
+    const tx_shape shape = TX_SHAPE(b->owned);
+    tx_node node = {.op = op, .direction = TX_BACKWARD, .attrs = TX_ATTRS(.exchange.bucket = bucket)};
+    tx_tensor *x = tx_tensor_fixed(graph, model->stored, shape, TX_ARENA_GRADIENTS, gradients), *w = x;
+    if (!model->engine->backend->host_memory)
+        w = tx_parallel_keeps_shards(p)
+                ? tx_tensor_fixed(graph, model->stored, shape, TX_ARENA_EXCHANGE, b->sent)
+                : tx_tensor_fixed(graph, model->stored, shape, TX_ARENA_GRADIENTS_WINDOW, gradients);
+    node.in[0] = op == TX_OP_REDUCE_SHARDS ? x : w;
+    node.out[0] = op == TX_OP_REDUCE_SHARDS ? w : x;
+    return node;
 }

@@ -18,9 +18,13 @@
  * FROZEN_SHARDS the local shards. Frozen parameters have many types (4 bits with scales too) but never change. Their
  * buckets therefore consist of 4-byte words, and data are reinterpreted only after they were gathered.
  *
- * Buckets of experts are shared among the ranks with the same experts, all other buckets among all ranks. In every
- * stage the norm of the update is the sum of the ranks' sums over their local shards. Stages therefore give the same
- * bits. The exception is stage 2 with accumulation, which sums over ranks first and then over micro-batches. */
+ * Buckets of experts are shared among the ranks with the same experts, all other buckets among all ranks. With hybrid
+ * sharding they are shared within a group (mesh.shards), whose sums are then added over the groups (mesh.replicate):
+ * for stage 1 in the update plan, for 2 and 3 in the last micro-batch of a step.
+ *
+ * In every stage the norm of the update is the sum of the ranks' sums over their local shards. Stages therefore give
+ * the same bits. The exception is stage 2 with accumulation, which sums over ranks first and then over micro-batches.
+ */
 #ifndef TX_API_BUCKETS_H
 #define TX_API_BUCKETS_H
 
@@ -33,6 +37,7 @@
 /* A bucket. The buckets of a model are created for the first training graph and never change. */
 typedef struct tx_bucket {
     tx_comm *comm;        /* the ranks that sum it and have shards of it */
+    tx_comm *replicate;   /* the ranks with the same shard, which add these sums; NULL without hybrid sharding */
     tx_arena_id arena;    /* WEIGHTS or FROZEN */
     tx_dtype dtype;       /* type of its elements: the stored type, or I32 for FROZEN */
     int64_t address;      /* of its first weight; the bucket is in one chunk */
@@ -40,7 +45,8 @@ typedef struct tx_bucket {
     int64_t element;      /* bytes of an element */
     int64_t first, owned; /* this rank's shard, in elements of the bucket */
     int64_t kept;         /* ZeRO stages 2 and 3: address of the local shard in GRADIENTS, SHARDS or FROZEN_SHARDS */
-    int32_t owner;        /* rank that has the whole bucket; -1 if each rank has a shard */
+    int64_t sent;         /* with `replicate`: address in EXCHANGE of the shard, if the device has its own memory */
+    int32_t owner;        /* rank of `comm` that has the whole bucket; -1 if each rank has a shard */
 } tx_bucket;
 
 /* Contiguously packed ranges of a bucket, as plans gather them. Each rank contributes those in its shard. */
@@ -56,7 +62,7 @@ typedef struct tx_bucket_range {
 
 /* A transfer that a plan has started and not yet waited for. */
 typedef struct tx_moving {
-    tx_command command; /* REDUCE_GRADIENTS or GATHER_WEIGHTS */
+    tx_command command; /* REDUCE_GRADIENTS, REDUCE_SHARDS or GATHER_WEIGHTS */
     tx_event *arrived;  /* after the copy from device to window; NULL if complete */
     int32_t request;    /* of the communicator; -1 if it starts after that copy */
 } tx_moving;
@@ -74,6 +80,7 @@ struct tx_parallel {
     tx_parallel_options options;
     uint64_t written; /* hash of all weights written, of which this rank kept its shards */
     bool asks;        /* this rank reads values of other ranks, which are in tx_model_serve_reads (values.c) */
+    bool more;        /* the step has another micro-batch */
     float vote, votes;
     /* Buckets with gradients, in the order in which the first graph fills them. In ZeRO stage 3 buckets of FROZEN
      * follow. */
@@ -84,7 +91,7 @@ struct tx_parallel {
     int32_t messages;
     tx_packing *packing;
     int32_t packings;
-    /* In the order of their start. At most one sum and two gathers for each bucket. */
+    /* In the order of their start. At most two sums and two gathers for each bucket. */
     tx_moving *moving;
     int32_t movings;
     float *answer;  /* buffer for TX_ANSWER elements */
@@ -121,10 +128,10 @@ static inline int64_t tx_bucket_elements(const tx_bucket *b, int64_t bytes)
     return tx_param_blocks(tx_ceil_div(bytes, b->element)) * TX_PARAM_BLOCK;
 }
 
-/* Returns the ranks that sum a parameter's gradient. */
+/* Returns the ranks that sum a parameter's gradient first, and have shards of it. */
 static inline tx_comm *tx_parallel_summers(const tx_model *model, const tx_param_spec *spec)
 {
-    return spec->experts && model->mesh.replicas ? model->mesh.replicas : model->mesh.data.comm;
+    return spec->experts && model->mesh.replicas ? model->mesh.replicas : model->mesh.shards.comm;
 }
 
 /* Whether the weight at an address belongs to a bucket. */
@@ -158,6 +165,9 @@ int64_t tx_parallel_packed(const tx_bucket_range *range, int32_t ranges, int64_t
  * which the graph records. */
 tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket);
 tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket);
+/* Returns the node that starts or awaits the sum of this rank's shard of a bucket over `replicate`: op REDUCE_SHARDS or
+ * WAIT_SHARDS. Check graph->status. */
+tx_node tx_parallel_shard_node(tx_graph *graph, tx_op op, int32_t bucket);
 void tx_parallel_free(tx_model *model);
 
 /* Creates the node of a message to or from rank `peer`: SEND, RECEIVE or a wait. `number` distinguishes the messages in

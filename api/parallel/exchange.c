@@ -9,15 +9,24 @@
 
 /* ---- Between the device and the window -------------------------------------------------------------- */
 
+/* Returns the ranks of a transfer. */
+static tx_comm *ranks_of(const tx_parallel *p, const tx_command *c)
+{
+    const tx_bucket *b = &p->bucket[c->attrs.exchange.bucket];
+    return c->op == TX_OP_REDUCE_SHARDS ? b->replicate : b->comm;
+}
+
 /* Elements of a bucket. */
 typedef struct piece {
     int64_t first, count;
 } piece;
 
-/* Returns the elements that a command transfers: a bucket, or a packing of it. */
+/* Returns the elements that a command transfers: a bucket, a packing of it, or this rank's shard. */
 static tx_packing moved_by(const tx_parallel *p, const tx_command *c)
 {
     const tx_bucket *b = &p->bucket[c->attrs.exchange.bucket];
+    if (c->op == TX_OP_REDUCE_SHARDS)
+        return (tx_packing){.count = b->owned, .owned = b->owned};
     return c->attrs.exchange.packing ? p->packing[c->attrs.exchange.packing - 1]
                                      : (tx_packing){.count = b->count, .first = b->first, .owned = b->owned};
 }
@@ -57,12 +66,14 @@ static tx_status begin(const tx_model *model, tx_moving *m)
     const tx_parallel *p = model->parallel;
     const tx_command *c = &m->command;
     const int32_t owner = p->bucket[c->attrs.exchange.bucket].owner;
-    tx_comm *comm = p->bucket[c->attrs.exchange.bucket].comm;
-    const bool sums = c->op == TX_OP_REDUCE_GRADIENTS, sharded = tx_parallel_sharded(p) && owner < 0;
+    tx_comm *comm = ranks_of(p, c);
+    const bool whole = c->op == TX_OP_REDUCE_SHARDS, sums = c->op == TX_OP_REDUCE_GRADIENTS || whole,
+               sharded = tx_parallel_sharded(p) && owner < 0;
     const tx_dtype dtype =
         c->in[0].dtype == TX_F16 ? TX_BF16 : c->in[0].dtype; /* of weights, whose bits are only copied */
     const tx_transfer transfer = {
-        .kind = sums ? (sharded ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (sharded ? TX_ALL_GATHER : TX_BROADCAST),
+        .kind =
+            sums ? (sharded && !whole ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (sharded ? TX_ALL_GATHER : TX_BROADCAST),
         .root = owner,
         .dtype = dtype,
         .wire = sums && p->options.half ? TX_BF16 : dtype,
@@ -102,7 +113,9 @@ static tx_status copy_received(const tx_model *model, const tx_command *c)
     tx_status status = TX_OK;
     if (is_in_place(c))
         return TX_OK;
-    if (c->op == TX_OP_REDUCE_GRADIENTS)
+    if (c->op == TX_OP_REDUCE_SHARDS)
+        status = from_window(model, c, all);
+    else if (c->op == TX_OP_REDUCE_GRADIENTS)
         status = from_window(model, c, tx_parallel_sharded(model->parallel) ? own : all);
     else {
         status = from_window(model, c, before);
@@ -126,7 +139,7 @@ static tx_status complete(tx_model *model)
     const tx_moving oldest = p->moving[0];
     p->movings--;
     memmove(p->moving, p->moving + 1, (size_t)p->movings * sizeof *p->moving);
-    tx_comm *comm = p->bucket[oldest.command.attrs.exchange.bucket].comm;
+    tx_comm *comm = ranks_of(p, &oldest.command);
     TX_THEN(status, comm->table->wait(comm, oldest.request));
     note_gathered(model, &oldest.command);
     return status ? status : copy_received(model, &oldest.command);
@@ -170,6 +183,8 @@ tx_status tx_host_begin_transfer(tx_model *model, const tx_command *c)
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
     const tx_bucket *b = &p->bucket[c->attrs.exchange.bucket];
+    if (c->op == TX_OP_REDUCE_SHARDS && p->more)
+        return TX_OK;
     if (b->comm->size == 1) {
         note_gathered(model, c);
         return TX_OK;
@@ -192,7 +207,11 @@ tx_status tx_host_begin_transfer(tx_model *model, const tx_command *c)
 
 tx_status tx_host_wait_transfer(tx_model *model, const tx_command *c)
 {
-    return wait_for(model, c->op == TX_OP_WAIT_GRADIENTS ? TX_OP_REDUCE_GRADIENTS : TX_OP_GATHER_WEIGHTS, c);
+    return wait_for(model,
+                    c->op == TX_OP_WAIT_GRADIENTS ? TX_OP_REDUCE_GRADIENTS
+                    : c->op == TX_OP_WAIT_SHARDS  ? TX_OP_REDUCE_SHARDS
+                                                  : TX_OP_GATHER_WEIGHTS,
+                    c);
 }
 
 /* Sums x over the tensor group into y through the window. If the host can access the device's memory, y is x and no

@@ -27,6 +27,19 @@ static tx_status check_stages(const tx_parallel_options *o, int32_t stages)
                                       sum, o->blocks);
 }
 
+/* Checks the groups of hybrid sharding. */
+static tx_status check_shards(const tx_parallel_options *o, int32_t ranks)
+{
+    if (!o->shards && !o->replicate)
+        return TX_OK;
+    if (!o->shards || !o->replicate || (int64_t)o->shards->size * o->replicate->size != ranks || o->zero_stage == 0)
+        return tx_fail(
+            TX_INVALID,
+            "parallel: hybrid sharding needs `shards` and `replicate`, with together as many ranks as `comm`, "
+            "and zero_stage 1, 2 or 3");
+    return TX_OK;
+}
+
 static tx_status check_options(const tx_model *model, const tx_parallel_options *o)
 {
     if (o->size != sizeof *o)
@@ -60,6 +73,8 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
     if (divides && o->whole)
         return tx_fail(TX_UNSUPPORTED, "parallel: an expert group cannot be combined with `whole` updates: take AdamW, "
                                        "SGD or Lion");
+    if (divides && o->shards)
+        return tx_fail(TX_UNSUPPORTED, "parallel: hybrid sharding cannot be combined with an expert group");
     const bool context = o->context && o->context->size > 1;
     if (context && o->sequence)
         return tx_fail(TX_UNSUPPORTED, "parallel: sequence parallelism cannot be combined with context parallelism");
@@ -94,7 +109,11 @@ static tx_status set_mesh(tx_model *model, tx_comm *comm, const tx_parallel_opti
     if (pipeline.size > 1)
         TX_TRY(tx_model_set_stage(model, pipeline, pipeline.size * (options->chunks > 1 ? options->chunks : 1),
                                   options->stage_blocks));
-    mesh->data = (tx_mesh_axis){comm->rank, comm->size, comm};
+    mesh->data = mesh->shards = (tx_mesh_axis){comm->rank, comm->size, comm};
+    if (options->replicate && options->replicate->size > 1) {
+        mesh->shards = (tx_mesh_axis){options->shards->rank, options->shards->size, options->shards};
+        mesh->replicate = options->replicate;
+    }
     mesh->tensor = tx_mesh_along(options->tensor);
     mesh->context = tx_mesh_along(options->context);
     mesh->expert = tx_mesh_along(options->expert);
@@ -111,7 +130,7 @@ static void set_spaces(tx_model *model)
     const tx_parallel *p = model->parallel;
     const bool in_place = model->engine->backend->host_memory;
     for (int i = 0; i < TX_ARENA_COUNT; i++)
-        model->arena[i].comm = i == TX_ARENA_TP ? model->mesh.tensor.comm : model->mesh.data.comm;
+        model->arena[i].comm = i == TX_ARENA_TP ? model->mesh.tensor.comm : model->mesh.shards.comm;
     model->exchange.weights = tx_parallel_gathers(p) ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS;
     model->exchange.gradients_as =
         tx_parallel_keeps_shards(p) && !tx_parallel_gathers(p) ? TX_ARENA_GRADIENTS : model->exchange.weights;
@@ -154,6 +173,7 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 {
     TX_NEEDS(model && comm && options, TX_INVALID);
     TX_TRY(check_options(model, options));
+    TX_TRY(check_shards(options, comm->size));
     TX_TRY(agree_on_chunks(model, comm));
     if (tx_mesh_along(options->tensor).comm)
         TX_TRY(agree_on_chunks(model, options->tensor));
@@ -183,6 +203,8 @@ tx_status tx_model_synchronize(tx_model *model, bool on)
 {
     TX_NEEDS(model, TX_INVALID);
     model->exchange.keeps_gradients = !on && model->parallel && !tx_parallel_keeps_shards(model->parallel);
+    if (model->parallel)
+        model->parallel->more = !on;
     return TX_OK;
 }
 

@@ -195,7 +195,7 @@ static tx_status find_written(sharding *s)
     return TX_OK;
 }
 
-/* Adds the local shard of a bucket's sum to the rank's gradients. */
+/* Adds the local shard of a bucket's sum to the rank's gradients, and starts its sum over `replicate`. */
 static tx_status add_shard(const sharding *s, int32_t at, const filling *f)
 {
     const tx_bucket *b = &s->parallel->bucket[f->bucket];
@@ -206,7 +206,14 @@ static tx_status add_shard(const sharding *s, int32_t at, const filling *f)
     copy.attrs = (tx_attrs){.control = -1, .alpha = 1.0f, .accumulate = TX_ADD_CONTROL};
     copy.in[0] = tx_tensor_view(f->x, b->first, TX_SHAPE(b->owned));
     copy.out[0] = tx_tensor_fixed(s->graph, f->x->dtype, TX_SHAPE(b->owned), TX_ARENA_GRADIENTS, b->kept);
-    return copy.in[0] && copy.out[0] ? tx_edit_insert(s->edit, at, &copy, NULL) : s->graph->status;
+    if (!copy.in[0] || !copy.out[0])
+        return s->graph->status;
+    TX_TRY(tx_edit_insert(s->edit, at, &copy, NULL));
+    if (!b->replicate)
+        return TX_OK;
+    const tx_node sum = tx_parallel_shard_node(s->graph, TX_OP_REDUCE_SHARDS, f->bucket);
+    TX_TRY(s->graph->status);
+    return tx_edit_insert(s->edit, at, &sum, NULL);
 }
 
 static tx_status make_tensors(sharding *s)

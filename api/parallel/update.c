@@ -49,12 +49,25 @@ static void reduce_results(tx_graph *graph)
     tx_emit(graph, &(tx_emit_args){.op = TX_OP_REDUCE_RESULTS, .attrs = TX_PLAIN, .in = {x}, .out = {x, w}});
 }
 
+static void add_shards(tx_graph *graph, tx_op op, int32_t bucket)
+{
+    const tx_bucket *b = &graph->model->parallel->bucket[bucket];
+    if (!b->replicate || b->owned == 0)
+        return;
+    const tx_node node = tx_parallel_shard_node(graph, op, bucket);
+    add_collective(graph, op, bucket, node.in[0], node.out[0]);
+}
+
+/* In stages 2 and 3 the training plan has waited for the sums of `comm` and started those of `replicate`. */
 void tx_parallel_add_waits(tx_graph *graph)
 {
     const tx_parallel *p = graph->model->parallel;
-    for (int32_t i = 0; i < p->buckets && !tx_parallel_keeps_shards(p);
-         i++) /* otherwise the training plan has waited */
+    for (int32_t i = 0; i < p->buckets && !tx_parallel_keeps_shards(p); i++) {
         wait_for_gradients(graph, i);
+        add_shards(graph, TX_OP_REDUCE_SHARDS, i);
+    }
+    for (int32_t i = 0; i < p->buckets; i++)
+        add_shards(graph, TX_OP_WAIT_SHARDS, i);
 }
 
 /* Adds the squares of a parameter's stretches of which this rank is the first replica, within its shard of the bucket.
@@ -96,7 +109,8 @@ void tx_parallel_add_squares(tx_graph *graph)
 {
     const tx_parallel *p = graph->model->parallel;
     for (int32_t i = 0; i < p->buckets; i++)
-        add_bucket(graph, &p->bucket[i]);
+        if (!p->bucket[i].replicate || p->bucket[i].replicate->rank == 0) /* the same shard counts once */
+            add_bucket(graph, &p->bucket[i]);
     reduce_results(graph);
 }
 

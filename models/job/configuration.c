@@ -11,7 +11,7 @@
  *
  *   WORD(path, option, words)
  *       The value is translated by "Theirs=ours|Theirs=ours". "theirs=!text" is refused with the text, "theirs=" leaves
- *       the option unchanged. "*" keeps all other values.
+ *       the option unchanged. "*" keeps all other values, "*=" ignores them.
  *
  *   POWER(path, option)
  *       The option is two to the power of the value.
@@ -166,7 +166,7 @@ static void translate(reading *r, const char *path, const known_key *row, const 
         if (named)
             snprintf(ours, sizeof ours, "%.*s", (int)(tx_choice_length(at) - length - 1), at + length + 1);
         if (named || *at == '*') {
-            set_word(r, path, row, named ? ours : word);
+            set_word(r, path, row, named ? ours : at[1] == '=' ? "" : word);
             return;
         }
     }

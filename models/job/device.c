@@ -164,6 +164,9 @@ static tx_status compare_devices(tx_job *j)
                          : j->pipeline ? "pipeline"
                          : j->expert   ? "expert"
                                        : "context");
+    if (!status && j->mixed && j->set.zero_group != 1)
+        status = tx_fail(TX_UNSUPPORTED, "--zero_hpz_partition_size: the ranks' devices differ in kind or driver, so "
+                                         "copies of a weight would differ: give all ranks the same --device");
     j->zero_stage = (int32_t)j->set.zero_stage;
     if (j->mixed && j->zero_stage == 0) {
         j->zero_stage = 1;

@@ -30,6 +30,8 @@ static void set_split(tx_job *j, const tx_split *s)
     j->set.pipeline_schedule = s->chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B;
     j->set.pipeline_chunks = s->chunks > 1 ? s->chunks : TX_JOB_CHUNKS;
     j->set.zero_stage = j->zero_stage = s->zero;
+    if (!given(j, TX_JOB_AT(zero_group)) || !s->hybrid)
+        j->set.zero_group = s->hybrid ? 0 : 1;
 }
 
 /* ---- Resumed runs ------------------------------------------------------------------------------------------------ */
@@ -40,7 +42,7 @@ static bool find_before(const tx_job *j, tx_split *s)
 {
     tx_json *then = NULL;
     const char *parallel = "", *schedule = "";
-    int64_t data = 0, zero = 0;
+    int64_t data = 0, zero = 0, group = 1;
     *s = (tx_split){.chunks = 1};
     if (!j->inputs.checkpoint || tx_json_get_int(j->inputs.state.run, "world_size", 1, INT32_MAX, &data) ||
         tx_job_read_arguments(j->inputs.checkpoint, &then))
@@ -49,6 +51,7 @@ static bool find_before(const tx_job *j, tx_split *s)
                        !tx_json_get_int(then, TX_JOB_NAME(tensor_parallel), 1, INT32_MAX, &s->tensor) &&
                        !tx_json_get_int(then, TX_JOB_NAME(pipeline_parallel), 1, INT32_MAX, &s->pipeline) &&
                        !tx_json_get_int(then, TX_JOB_NAME(zero_stage), 0, 3, &zero) &&
+                       !tx_json_get_int(then, TX_JOB_NAME(zero_group), 0, INT32_MAX, &group) &&
                        !tx_json_get_string(then, TX_JOB_NAME(pipeline_schedule), &schedule) &&
                        data * s->tensor * s->pipeline == j->comm->size;
     if (found && strcmp(schedule, "interleaved") == 0 &&
@@ -56,10 +59,12 @@ static bool find_before(const tx_job *j, tx_split *s)
         s->chunks = TX_JOB_CHUNKS;
     s->data = data;
     s->zero = (int32_t)zero;
+    s->hybrid = group != 1;
     tx_json_free(then);
     return found && (!given(j, TX_JOB_AT(tensor_parallel)) || s->tensor == j->set.tensor_parallel) &&
            (!given(j, TX_JOB_AT(pipeline_parallel)) || s->pipeline == j->set.pipeline_parallel) &&
-           (!given(j, TX_JOB_AT(zero_stage)) || s->zero == j->set.zero_stage);
+           (!given(j, TX_JOB_AT(zero_stage)) || s->zero == j->set.zero_stage) &&
+           (!given(j, TX_JOB_AT(zero_group)) || s->hybrid == (j->set.zero_group != 1));
 }
 
 /* ---- Choice ----------------------------------------------------------------------------------------------------- */
@@ -69,8 +74,8 @@ static void describe(const tx_split *s, char *text, size_t size)
     char stages[48] = "";
     if (s->chunks > 1)
         snprintf(stages, sizeof stages, " (interleaved %" PRId64 ")", s->chunks);
-    snprintf(text, size, "data %" PRId64 " x tensor %" PRId64 " x pipeline %" PRId64 "%s, ZeRO %" PRId32, s->data,
-             s->tensor, s->pipeline, stages, s->zero);
+    snprintf(text, size, "data %" PRId64 " x tensor %" PRId64 " x pipeline %" PRId64 "%s, ZeRO %" PRId32 "%s", s->data,
+             s->tensor, s->pipeline, stages, s->zero, s->hybrid ? " within hosts" : "");
 }
 
 /* Adds another split, and how much longer or shorter its predicted step is. */
@@ -164,7 +169,7 @@ static tx_status fail_without_split(const tx_job *j, const tx_split_search *sear
 /* How complicated a split is for the user. */
 static int32_t complexity(const tx_split *s)
 {
-    return s->zero + (s->tensor > 1 ? 4 : 0) + (s->pipeline > 1 ? 4 : 0) + (s->chunks > 1);
+    return s->zero + s->hybrid + (s->tensor > 1 ? 4 : 0) + (s->pipeline > 1 ? 4 : 0) + (s->chunks > 1);
 }
 
 /* Chooses the simplest of the splits that fit and are similarly fast as the fastest. If no plan fits, the run gets the
@@ -231,6 +236,7 @@ static tx_status make_search(tx_job *j, tx_split_search *search)
         .context = 1,
         .batch = j->set.batch,
         .zero = given(j, TX_JOB_AT(zero_stage)) ? (int32_t)j->set.zero_stage : -1,
+        .hybrid = given(j, TX_JOB_AT(zero_group)) ? j->set.zero_group != 1 : (j->mixed ? 0 : -1),
         .again = base.checkpointing.whole > 0 || base.checkpointing.cheap > 0,
         .built = true,
     };

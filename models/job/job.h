@@ -68,16 +68,17 @@ struct tx_job {
     tx_json *config; /* of the trackers */
     int64_t epoch_steps, steps;
     /* Ranks. Groups that a run does not have are NULL. */
-    tx_comm *comm;              /* all ranks */
-    tx_comm *data, *tensor;     /* the data-parallel ranks with the same shards; the tensor-parallel ranks */
-    tx_comm *context;           /* the context-parallel ranks */
-    tx_comm *sums;              /* gradients are summed over them: `data` times `context` */
-    tx_comm *pipeline, *ends;   /* the stages of this rank's rows; the first and the last stage */
-    tx_comm *peers;             /* `data` again, for --gather_across_devices and quantiles of entropies */
-    tx_comm *expert, *replicas; /* the expert-parallel ranks; the ranks with the same experts */
-    int32_t *stage_blocks;      /* how many blocks each stage has */
-    double slowest;             /* the slowest stage's predicted share of the work */
-    int64_t own_memory;         /* the least device memory of a rank in bytes; 0 if it is the host's or unknown */
+    tx_comm *comm;               /* all ranks */
+    tx_comm *data, *tensor;      /* the data-parallel ranks with the same shards; the tensor-parallel ranks */
+    tx_comm *context;            /* the context-parallel ranks */
+    tx_comm *sums;               /* gradients are summed over them: `data` times `context` */
+    tx_comm *pipeline, *ends;    /* the stages of this rank's rows; the first and the last stage */
+    tx_comm *peers;              /* `data` again, for --gather_across_devices and quantiles of entropies */
+    tx_comm *shards, *replicate; /* hybrid sharding: the ranks that divide; the ranks with the same shards */
+    tx_comm *expert, *replicas;  /* the expert-parallel ranks; the ranks with the same experts */
+    int32_t *stage_blocks;       /* how many blocks each stage has */
+    double slowest;              /* the slowest stage's predicted share of the work */
+    int64_t own_memory;          /* the least device memory of a rank in bytes; 0 if it is the host's or unknown */
     tx_watchdog *watch;
     char *kept;           /* warnings that wait for the comparison with those of rank 0 */
     bool prints_warnings; /* at once */

@@ -26,6 +26,38 @@ static tx_status make_subgroups(tx_comm *all, int32_t ranks, tx_comm **group, tx
     return tx_comm_sub(all, all->rank % ranks, all->rank, others);
 }
 
+/* Finds the size of hybrid sharding's groups: as given, or the ranks of each host. */
+static tx_status find_group_size(const tx_job *j, int32_t *size)
+{
+    const tx_comm *sums = j->sums;
+    const char *why = NULL;
+    int32_t ranks = (int32_t)j->set.zero_group;
+    for (int32_t r = 0; r < sums->size && j->set.zero_group == 0; r++)
+        ranks += sums->ranks[r].host == sums->ranks[0].host;
+    for (int32_t r = 0; r < sums->size && j->set.zero_group == 0; r++)
+        if (sums->ranks[r].host != sums->ranks[r / ranks * ranks].host)
+            why = "the hosts have different numbers of ranks, or ranks of different hosts take turns";
+    if (ranks == 1 && sums->size > 1)
+        why = "each host has one of the ranks that share gradients, so that nothing would be sharded";
+    if (sums->size % ranks != 0)
+        why = why ? why : "the number of ranks that share gradients must be a multiple of it";
+    *size = ranks;
+    return why ? tx_fail(TX_INVALID, "--zero_hpz_partition_size %" PRId64 ": %s (%" PRId32 " ranks)", j->set.zero_group,
+                         why, sums->size)
+               : TX_OK;
+}
+
+/* Makes the groups of hybrid sharding, unless one group has all ranks. */
+static tx_status make_shards(tx_job *j)
+{
+    int32_t size = 1;
+    j->shards = j->replicate = NULL;
+    if (j->set.zero_group == 1 || j->sums->size == 1)
+        return TX_OK;
+    TX_TRY(find_group_size(j, &size));
+    return size < j->sums->size ? make_subgroups(j->sums, size, &j->shards, &j->replicate) : TX_OK;
+}
+
 /* Ranks are numbered by (pp_rank, dp_rank, tp_rank) with tp_rank fastest, so that tensor-parallel ranks share a host.
  * Gradients are summed over the ranks with the same pp_rank and tp_rank. Consecutive ranks among these are the
  * context-parallel and expert-parallel groups. */
@@ -49,6 +81,7 @@ tx_status tx_job_make_groups(tx_job *j)
     }
     if (times > 1)
         TX_TRY(tx_comm_sub(j->comm, stage * parts + rank % parts, rank, &j->sums));
+    TX_TRY(make_shards(j));
     j->data = j->sums;
     if (chunks > 1)
         TX_TRY(make_subgroups(j->sums, chunks, &j->context, &j->data));
@@ -204,4 +237,7 @@ void tx_job_note_shares(const tx_job *j)
         return;
     tx_job_note(j, "sums    %.1f MB of gradients in %" PRId32 " bucket%s, %s between hosts; ZeRO stage %" PRId32 "",
                 4e-6 * (double)elements, buckets, tx_s(buckets), j->set.ddp_comm ? "bf16" : "fp32", j->zero_stage);
+    if (j->zero_stage > 0 && j->shards)
+        tx_job_note(j, "hybrid  %" PRId32 " ranks shard, %" PRId32 " group%s have the same shards", j->shards->size,
+                    j->replicate->size, tx_s(j->replicate->size));
 }

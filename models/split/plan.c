@@ -13,7 +13,8 @@
 static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *base, const tx_split *s,
                          const int32_t *stage_blocks, int64_t host, tx_forecast *forecast)
 {
-    tx_comm *data = NULL, *tensor = NULL, *pipeline = NULL, *ends = NULL;
+    tx_comm *data = NULL, *tensor = NULL, *pipeline = NULL, *ends = NULL, *shards = NULL, *replicate = NULL;
+    const tx_split_machine machine = {.host = host};
     tx_trainer_options options = *base;
     tx_status status = tx_fake_comm_open((int32_t)s->data, (int32_t)host, &data);
     TX_THEN(status, tx_fake_comm_open((int32_t)s->tensor, (int32_t)host, &tensor));
@@ -28,6 +29,13 @@ static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_tr
     options.parallel.tensor = s->tensor > 1 ? tensor : NULL;
     options.parallel.pipeline = s->pipeline > 1 ? pipeline : NULL;
     options.parallel.ends = ends;
+    if (s->hybrid) {
+        const int32_t size = (int32_t)tx_split_shards(&machine, s);
+        TX_THEN(status, tx_fake_comm_open(size, size, &shards));
+        TX_THEN(status, tx_fake_comm_open((int32_t)s->data / size, 1, &replicate));
+    }
+    options.parallel.shards = shards;
+    options.parallel.replicate = replicate;
     options.parallel.context = options.parallel.expert = options.parallel.replicas = NULL;
     options.parallel.schedule = s->chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B;
     options.parallel.chunks = (int32_t)s->chunks;
@@ -35,6 +43,8 @@ static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_tr
     options.checkpointing =
         s->again ? (tx_checkpointing){sizeof options.checkpointing, 0, INT32_MAX, 0} : (tx_checkpointing){0};
     TX_THEN(status, tx_trainer_forecast(engine, config, &options, forecast));
+    tx_fake_comm_close(replicate);
+    tx_fake_comm_close(shards);
     tx_fake_comm_close(ends);
     tx_fake_comm_close(pipeline);
     tx_fake_comm_close(tensor);
@@ -70,7 +80,7 @@ static double per_layer(double small, double large)
 static tx_status measure(tx_engine *engine, const tx_config *config, const tx_trainer_options *base, int64_t tensor,
                          bool again, tx_split_piece *layer, tx_split_piece *ends)
 {
-    const tx_split split = {1, tensor, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 1, again};
+    const tx_split split = {1, tensor, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 1, again, false};
     tx_forecast f[2];
     tx_config *copy = NULL;
     TX_TRY(tx_config_copy(config, &copy));
@@ -105,7 +115,7 @@ static tx_status measure_buckets(tx_engine *engine, const tx_config *config, con
     tx_status status = TX_OK;
     for (int again = 0; again < 2; again++)
         for (int32_t zero = 1; zero < 4 && !status; zero++) {
-            const tx_split split = {RANKS, 1, 1, 1, 1, zero, TX_PIPELINE_1F1B, 1, 1, 1, again};
+            const tx_split split = {RANKS, 1, 1, 1, 1, zero, TX_PIPELINE_1F1B, 1, 1, 1, again, false};
             tx_forecast f;
             status = foresee(engine, copy, base, &split, NULL, RANKS, &f);
             const double bytes =

@@ -19,11 +19,24 @@ static double ranks_per_host(const tx_split_machine *m, int64_t stride, int64_t 
     return (double)(near < 1 ? 1 : near < ranks ? near : ranks);
 }
 
-double tx_split_sum(const tx_split_machine *m, int64_t stride, int64_t ranks, double bytes)
+int64_t tx_split_shards(const tx_split_machine *m, const tx_split *s)
+{
+    const int64_t ranks = s->data * s->context;
+    return s->hybrid ? (int64_t)ranks_per_host(m, s->tensor, ranks) : ranks;
+}
+
+/* The part of an all-reduce between hosts. */
+static double sum_between(const tx_split_machine *m, int64_t stride, int64_t ranks, double bytes)
 {
     const double near = ranks_per_host(m, stride, ranks), hosts = ceil((double)ranks / near);
+    return 2.0 * (ceil(log2(hosts)) * m->outside.latency + (hosts - 1.0) / hosts * bytes / near / m->outside.rate);
+}
+
+double tx_split_sum(const tx_split_machine *m, int64_t stride, int64_t ranks, double bytes)
+{
+    const double near = ranks_per_host(m, stride, ranks);
     return 2.0 * (ceil(log2(near)) * m->inside.latency + (near - 1.0) / near * bytes / m->inside.rate) +
-           2.0 * (ceil(log2(hosts)) * m->outside.latency + (hosts - 1.0) / hosts * bytes / near / m->outside.rate);
+           sum_between(m, stride, ranks, bytes);
 }
 
 double tx_split_exchange(const tx_split_machine *m, int64_t stride, int64_t ranks, double bytes)
@@ -143,41 +156,57 @@ static double ends_share(const costs *c)
     return c->split->pipeline > 1 ? 1.0 / tables(c) : 1.0;
 }
 
-/* Seconds of an all-reduce of the gradients of the stage with the most layers. */
-static double sum_gradients(const costs *c)
+/* Seconds of an all-reduce of the gradients of the stage with the most layers. `*between` is the part that hybrid
+ * sharding makes once a step. */
+static double sum_gradients(const costs *c, double *between)
 {
     const tx_split *s = c->split;
     const int64_t ranks = s->data * s->context;
     const double layers = c->most * c->layer->bytes[TX_MEMORY_GRADIENTS], share = c->model->expert_share;
     const double dense = (1.0 - share) * layers + ends_share(c) * c->ends->bytes[TX_MEMORY_GRADIENTS];
-    return tx_split_sum(c->machine, s->tensor, ranks, dense) +
+    *between = s->hybrid ? sum_between(c->machine, s->tensor, ranks, dense) : 0.0;
+    return tx_split_sum(c->machine, s->tensor, ranks, dense) - *between +
            (share > 0.0
                 ? tx_split_sum(c->machine, s->tensor * s->expert, ranks / s->expert, share * layers / (double)s->expert)
                 : 0.0);
 }
 
+/* Seconds that a transfer is waited for which overlaps with work, except for the share `last`. */
+static double waited(double transfer, double work, double last)
+{
+    return fmax(transfer - work, transfer * last);
+}
+
 /* Seconds that a step waits for the exchange of gradients and weights. A micro-batch computes for `stage` seconds. */
 static double data_of(const costs *c, double stage)
 {
-    const double sum = sum_gradients(c), half = 0.5 * sum, micro = (double)c->split->micro, last = 1.0 / c->most;
+    double between;
+    const double sum = sum_gradients(c, &between), half = 0.5 * sum, last = 1.0 / c->most;
+    const double before = (double)c->split->micro - 1.0; /* micro-batches before the last one */
     const double backward = stage * (c->split->again ? 3.0 / 4.0 : 2.0 / FORWARD);
     if (c->split->data * c->split->context == 1)
         return 0.0;
     if (c->split->zero == 0)
-        return fmax(sum - backward, sum * last);
+        return waited(sum, backward, last);
     if (c->split->zero == 1)
-        return fmax(half - backward, half * last) + half;
+        return waited(half, backward, last) + between + half;
     if (c->split->zero == 2)
-        return micro * fmax(half - backward, half * last) + half;
+        return before * waited(half, backward, last) + waited(half + between, backward, last) + half;
     const double gathers = 2.0 * (c->layer->bytes[TX_MEMORY_COPIES] > 0.0 ? HALF_BYTES / FULL_BYTES : 1.0);
     const double moved = (1.0 + gathers) * half;
-    return micro * fmax(moved - stage, moved * last);
+    return before * waited(moved, stage, last) + waited(moved + between, stage, last);
+}
+
+/* Dividing a pipeline needs no machine, and has no hybrid sharding. */
+static int64_t shards_of(const costs *c)
+{
+    return c->machine ? tx_split_shards(c->machine, c->split) : c->split->data * c->split->context;
 }
 
 static double update_of(const costs *c)
 {
     const double bytes = c->most * kept_share(c) * c->layer->update + ends_share(c) * c->ends->update;
-    const double ranks = c->split->zero > 0 ? (double)(c->split->data * c->split->context) : 1.0;
+    const double ranks = c->split->zero > 0 ? (double)shards_of(c) : 1.0;
     return bytes / ranks / c->machine->moving;
 }
 
@@ -196,7 +225,7 @@ static double fill_rank(const costs *c, int64_t rank, double blocks, double byte
         tx_memory_kind kind;
         int32_t zero; /* the first ZeRO stage that shards it */
     } states[] = {{TX_MEMORY_WEIGHTS, 3}, {TX_MEMORY_COPIES, 3}, {TX_MEMORY_GRADIENTS, 2}, {TX_MEMORY_OPTIMIZER, 1}};
-    const double ranks = (double)(c->split->data * c->split->context), held = tx_split_held(c->split, rank);
+    const double ranks = (double)shards_of(c), held = tx_split_held(c->split, rank);
     const double ends = is_end(c->split, rank) ? ends_share(c) : 0.0;
     double total = 0.0;
     for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)

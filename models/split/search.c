@@ -63,6 +63,18 @@ static bool wanted(int64_t value, int64_t limit)
     return limit == 0 || value == limit;
 }
 
+/* Tries a ZeRO stage over all ranks, and within hosts if several hosts have several of the ranks each. */
+static void try_sharding(const search_state *l, tx_split s)
+{
+    const int32_t limit = l->limits->hybrid;
+    if (limit <= 0)
+        try_schedules(l, s);
+    s.hybrid = true;
+    const int64_t shards = tx_split_shards(l->machine, &s), ranks = s.data * s.context;
+    if (limit != 0 && s.zero > 0 && s.expert == 1 && shards > 1 && shards < ranks && ranks % shards == 0)
+        try_schedules(l, s);
+}
+
 /* Tries the micro-batches and ZeRO stages of a split with given axes. */
 static void try_batches(const search_state *l, tx_split s)
 {
@@ -74,7 +86,7 @@ static void try_batches(const search_state *l, tx_split s)
             continue;
         for (s.zero = 0; s.zero < 4 && (s.zero == 0 || s.data * s.context > 1 || s.zero == l->limits->zero); s.zero++)
             if (l->limits->zero < 0 || s.zero == l->limits->zero)
-                try_schedules(l, s);
+                try_sharding(l, s);
     }
 }
 

@@ -44,6 +44,9 @@
  * the whole micro-batch. Stages 1 and 2 gather weights at the end of a step. The share of the last layer does not
  * overlap. Gradients of experts are reduced over data x context / expert ranks.
  *
+ * Hybrid sharding. Ranks of a host shard and hosts replicate. Only the all-reduce of a rank's gradients crosses hosts,
+ * once a step: in stage 1 after the backward pass, in 2 and 3 during the last micro-batch. All else stays in a host.
+ *
  * Update. The bytes that the optimizer reads and writes for a rank's shard, at the memory's rate.
  *
  * Compute. Products run at the device's product rate; all other reads and writes run at the memory's rate. */
@@ -80,6 +83,7 @@ typedef struct tx_split {
     int64_t chunks;       /* of a rank; 1 unless interleaved */
     int64_t batch, micro; /* rows of a micro-batch, micro-batches of a step */
     bool again;           /* blocks are recomputed in the backward pass */
+    bool hybrid;          /* ZeRO within hosts */
 } tx_split;
 
 /* Work and memory of a rank for a micro-batch of one row. */
@@ -154,6 +158,8 @@ tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_tra
 double tx_split_sum(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
 double tx_split_exchange(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
 double tx_split_hop(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
+/* The number of ranks that shard, which is 1 without data parallelism. */
+int64_t tx_split_shards(const tx_split_machine *machine, const tx_split *split);
 /* Seconds of `micro` micro-batches on a pipeline. A micro-batch takes `slowest` on the slowest stage, and `each` on
  * average on the others. */
 double tx_split_pipeline(int64_t stages, int64_t chunks, int64_t micro, double each, double slowest);
@@ -187,7 +193,7 @@ void tx_split_share(const tx_split_load *load, int32_t ranks, int32_t fewest, in
 typedef struct tx_split_limits {
     int64_t devices, tokens;                          /* number of devices; tokens of a step */
     int64_t tensor, pipeline, expert, context, batch; /* 0 for any */
-    int32_t zero, again;                              /* -1 for any */
+    int32_t zero, again, hybrid;                      /* -1 for any */
     bool built;                                       /* only splits with tx_split_is_built */
 } tx_split_limits;
 

@@ -17,7 +17,8 @@ enum {
 
 struct tx_pace {
     tx_comm *comm;
-    tx_model *model; /* of the step in progress */
+    tx_comm *used[3]; /* the communicators with transfers of gradients and weights */
+    tx_model *model;  /* of the step in progress */
     tx_overlap overlap;
     bool balance, chosen, background;
     int64_t all_rows;
@@ -30,13 +31,18 @@ struct tx_pace {
     double *all;             /* a value of each rank */
 };
 
-tx_status tx_pace_create(tx_comm *comm, tx_overlap overlap, bool balance, int64_t rows, int64_t all_rows,
+tx_status tx_pace_create(const tx_pace_ranks *ranks, tx_overlap overlap, bool balance, int64_t rows, int64_t all_rows,
                          tx_pace **pace)
 {
+    tx_comm *comm = ranks->all;
     tx_pace *created = calloc(1, sizeof *created);
     if (!created)
         return tx_fail(TX_MEMORY, "no memory to time the ranks");
-    *created = (tx_pace){.comm = comm, .overlap = overlap, .balance = balance && comm->size > 1, .all_rows = all_rows};
+    *created = (tx_pace){.comm = comm,
+                         .used = {comm, ranks->shards, ranks->replicate},
+                         .overlap = overlap,
+                         .balance = balance && comm->size > 1,
+                         .all_rows = all_rows};
     created->rows = calloc((size_t)comm->size, sizeof *created->rows);
     created->all = calloc((size_t)comm->size, sizeof *created->all);
     tx_status status = created->rows && created->all ? TX_OK : tx_fail(TX_MEMORY, "no memory to time the ranks");
@@ -64,9 +70,13 @@ void tx_pace_free(tx_pace *pace)
 
 static double waited(const tx_pace *p)
 {
-    tx_comm_traffic traffic;
-    p->comm->table->traffic(p->comm, &traffic);
-    return traffic.waited;
+    double sum = 0.0;
+    for (int i = 0; i < 3 && p->used[i]; i++) {
+        tx_comm_traffic traffic;
+        p->used[i]->table->traffic(p->used[i], &traffic);
+        sum += traffic.waited;
+    }
+    return sum;
 }
 
 /* Whether the step is one of WARM to WARM + 2 TRIALS - 1, every other one of which runs with the thread. */
@@ -80,7 +90,8 @@ tx_status tx_pace_begin(tx_pace *p, tx_model *model)
     bool on = p->chosen ? p->overlap == TX_OVERLAP_YES : in_trial(p) && (p->step - WARM) % 2 == 0;
     if (on != p->background) {
         TX_TRY(tx_model_wait(model));
-        TX_TRY(p->comm->table->background(p->comm, on));
+        for (int i = 0; i < 3 && p->used[i]; i++)
+            TX_TRY(p->used[i]->table->background(p->used[i], on));
         p->background = on;
     }
     p->model = model;

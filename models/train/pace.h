@@ -27,9 +27,14 @@ typedef struct tx_pace_news {
     const int64_t *rows;    /* of each rank from now on; the pace owns them */
 } tx_pace_news;
 
+/* Communicators: of all data-parallel ranks; and of hybrid sharding's groups, or NULL. */
+typedef struct tx_pace_ranks {
+    tx_comm *all, *shards, *replicate;
+} tx_pace_ranks;
+
 /* This rank has `rows` of the `all_rows` of a micro-batch. With `balance`, the first steps are timed, and the rows are
  * divided so that all ranks take the same time. The caller frees. */
-tx_status tx_pace_create(tx_comm *comm, tx_overlap overlap, bool balance, int64_t rows, int64_t all_rows,
+tx_status tx_pace_create(const tx_pace_ranks *ranks, tx_overlap overlap, bool balance, int64_t rows, int64_t all_rows,
                          tx_pace **pace);
 void tx_pace_free(tx_pace *pace);
 

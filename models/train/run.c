@@ -283,8 +283,9 @@ static tx_status start(tx_running *r, const char *log_path)
     }
     r->state->rollout = r->rollout;
     TX_TRY(tx_running_load(r, r->state->step));
+    const tx_pace_ranks ranks = {r->data, t->parallel.shards, t->parallel.replicate};
     if (r->comm && r->comm->size > 1)
-        TX_TRY(tx_pace_create(r->data, (tx_overlap)o->set->overlap, o->balance, t->batch, t->all_rows, &r->pace));
+        TX_TRY(tx_pace_create(&ranks, (tx_overlap)o->set->overlap, o->balance, t->batch, t->all_rows, &r->pace));
     tx_log_open(&r->log, log_path, r->state->step > 0, &o->report);
     return TX_OK;
 }

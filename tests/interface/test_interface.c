@@ -196,8 +196,11 @@ static void options(void **state)
     assert_refused(tx_model_parallel(f->model, comm, &(tx_parallel_options){.size = 1}), TX_INVALID, "size field is 1");
     tx_parallel_options p = {.size = sizeof p, .zero_stage = 4};
     assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "zero_stage 4 must be 0, 1, 2 or 3");
-    param(f->graph, "w", TX_SHAPE(2, 7));
     p.zero_stage = 0;
+    p.shards = p.replicate = comm;
+    assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "hybrid sharding needs");
+    p.shards = p.replicate = NULL;
+    param(f->graph, "w", TX_SHAPE(2, 7));
     assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "the model has parameters");
     tx_comm_close(comm);
     tx_optimizer_options o = {.size = sizeof o, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};

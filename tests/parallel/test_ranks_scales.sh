@@ -163,6 +163,8 @@ later=" learning_rate lr_scheduler_kwargs warmup_steps warmup_ratio num_train_ep
 validation_split_percentage logging_steps eval_steps eval_delay save_steps early_stopping_threshold comm_timeout \
 start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon \
 loraplus_lr_ratio loraplus_lr_embedding reward_timeout "
+# Groups of ranks (test_ranks_hsdp.sh).
+later="$later zero_hpz_partition_size "
 # Weights are rounded before ranks share the work (tests/train/test_qat.sh).
 later="$later fake_quant_after_n_steps "
 # Methods with means over the tokens, or with other samples as negatives, of a micro-batch.

@@ -292,8 +292,8 @@ static void test_memory(void **state)
 static void test_stage_memory(void **state)
 {
     split_case a = open_case("llama-7b", 2048), part = open_case("llama-7b", 512);
-    tx_split s = {1, 1, 4, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 8, false},
-             whole = {1, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 4, 1, false};
+    tx_split s = {1, 1, 4, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 8, false, false},
+             whole = {1, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 4, 1, false, false};
     tx_split_figures f, one;
     tx_memory memory;
     tx_split_predict(&a.model, &machine, &s, &f);
@@ -303,7 +303,7 @@ static void test_stage_memory(void **state)
     assert_near(f.bytes[TX_MEMORY_WEIGHTS] + 4.0 * table, (double)memory.bytes[TX_MEMORY_WEIGHTS], 0.001);
     assert_near(f.bytes[TX_MEMORY_OPTIMIZER] + 8.0 * table, (double)memory.bytes[TX_MEMORY_OPTIMIZER], 0.001);
     assert_near(f.bytes[TX_MEMORY_ACTIVATIONS], (double)memory.bytes[TX_MEMORY_ACTIVATIONS], 0.1);
-    s = (tx_split){1, 1, 1, 1, 4, 0, TX_PIPELINE_1F1B, 1, 1, 1, false};
+    s = (tx_split){1, 1, 1, 1, 4, 0, TX_PIPELINE_1F1B, 1, 1, 1, false, false};
     tx_split_predict(&a.model, &machine, &s, &f);
     s.context = 1;
     tx_split_predict(&part.model, &machine, &s, &one);
@@ -385,7 +385,7 @@ static void test_order(void **state)
 {
     split_case a = open_case("mixtral-8x7b", 4096);
     double memory, before;
-    tx_split s = {1, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 64, false};
+    tx_split s = {1, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 64, false, false};
     const tx_split_model *m = &a.model;
     const double flops = 32.0 * m->layer[0][0].flops + m->ends[0][0].flops;
     const double moved = 32.0 * m->layer[0][0].moved + m->ends[0][0].moved;
@@ -399,7 +399,7 @@ static void test_order(void **state)
         assert_true(memory < before);
         before = memory;
     }
-    s = (tx_split){64, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 1, false};
+    s = (tx_split){64, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 1, false, false};
     seconds_of(&a, &s, &before);
     for (s.zero = 1; s.zero < 4; s.zero++) {
         seconds_of(&a, &s, &memory);

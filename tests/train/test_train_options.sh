@@ -417,6 +417,7 @@ deepspeed | --deepspeed $work/ds.json | weights_differ
 fsdp | pair --dry_run --fsdp $deep | pair_saves $deep
 fsdp_config | pair --dry_run --fsdp $deep | pair_saves --fsdp --fsdp_config {\"reshard_after_forward\":false} $deep
 zero_stage | pair --dry_run --zero_stage 1 $deep | pair_saves $deep
+zero_hpz_partition_size | pair --zero_stage 1 --zero_hpz_partition_size 3 | pair_fails must be a multiple of it
 parallel | pair --parallel auto | pair_says predicted
 tensor_parallel | pair --dry_run --tensor_parallel 2 $deep | pair_saves $deep
 sequence_parallel | pair --dry_run --tensor_parallel 2 --sequence_parallel $deep | pair_saves --tensor_parallel 2 $deep

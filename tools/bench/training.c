@@ -93,7 +93,8 @@ static tx_status open_training(const tx_engine_options *engine, const tx_trainer
     t->open_seconds = opened - begin;
     t->compile_seconds = tx_now() - opened;
     if (options->comm)
-        TX_TRY(tx_pace_create(options->comm, TX_OVERLAP_AUTO, false, options->batch, rows, &t->pace));
+        TX_TRY(tx_pace_create(&(tx_pace_ranks){.all = options->comm}, TX_OVERLAP_AUTO, false, options->batch, rows,
+                              &t->pace));
     return TX_OK;
 }
 
