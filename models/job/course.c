@@ -89,6 +89,15 @@ static int64_t weight_bytes(const tx_job *j)
     return tx_job_trained_count(j) * (int64_t)tx_dtype_size(tx_trainer_options_of(j->trainer)->stored);
 }
 
+/* The optimizer states, and with local steps those of all ranks and the outer momentum. */
+static int64_t state_bytes(const tx_job *j)
+{
+    const int64_t states = tx_model_state_bytes(j->model);
+    return tx_trainer_options_of(j->trainer)->across
+               ? j->data->size * states + tx_job_trained_count(j) * (int64_t)sizeof(float)
+               : states;
+}
+
 tx_status tx_job_check_room(const tx_job *j, const tx_run_options *run)
 {
     return tx_run_check_room(run, j->inputs.state.step, j->epoch_steps, weight_bytes(j) + small_bytes(j));
@@ -111,7 +120,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .watch = j->watch,
         .best_metric = j->inputs.metric->name,
         .flops_per_token = tx_arch_flops(j->inputs.config),
-        .checkpoint_bytes = weight_bytes(j) + (set->only_model ? 0 : tx_model_state_bytes(j->model)) + small_bytes(j),
+        .checkpoint_bytes = weight_bytes(j) + (set->only_model ? 0 : state_bytes(j)) + small_bytes(j),
         .checkpoint = j->inputs.checkpoint,
         .write = tx_job_write_files,
         .reopen = tx_job_reopen_output,

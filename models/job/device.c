@@ -168,7 +168,7 @@ static tx_status compare_devices(tx_job *j)
         status = tx_fail(TX_UNSUPPORTED, "--zero_hpz_partition_size: the ranks' devices differ in kind or driver, so "
                                          "copies of a weight would differ: give all ranks the same --device");
     j->zero_stage = (int32_t)j->set.zero_stage;
-    if (j->mixed && j->zero_stage == 0) {
+    if (j->mixed && j->zero_stage == 0 && j->sums->size > 1) {
         j->zero_stage = 1;
         tx_job_note(
             j, "zero    stage 1: the ranks' devices round differently, so one rank updates each weight and sends it");

@@ -6,6 +6,7 @@
 #include "api/base/number.h"
 #include "models/job/ranks.h"
 #include "models/options/bytes.h"
+#include "models/train/outer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -83,6 +84,9 @@ static tx_status judge(tx_job *j, const tx_memory *planned, bool whole, tx_fit *
                         .device_memory = device->memory,
                         .planned = *planned,
                         .left = INT64_MAX};
+    if (j->set.sync_every > 1 && j->data->size > 1)
+        mine.planned.bytes[TX_MEMORY_OFFLOADED] +=
+            tx_outer_bytes(j->inputs.config->lora ? 0 : tx_arch_param_count(j->inputs.config)); /* adapters are small */
     if (!whole)
         mine.left = tx_memory_left("", mine.owner, sizeof mine.owner);
     snprintf(mine.device, sizeof mine.device, "%s", device->id);

@@ -45,6 +45,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
         .all_rows = j->all_rows,
         .rows_before = j->rows_before,
         .comm = j->sums,
+        .across = j->set.sync_every > 1 && j->data->size > 1 ? j->data : NULL,
         .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20,
                      .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage,
                      .whole = tx_optimizer_is_whole(optimizer.kind), .shards = j->zero_stage ? j->shards : NULL,

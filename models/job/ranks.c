@@ -83,6 +83,8 @@ tx_status tx_job_make_groups(tx_job *j)
         TX_TRY(tx_comm_sub(j->comm, stage * parts + rank % parts, rank, &j->sums));
     TX_TRY(make_shards(j));
     j->data = j->sums;
+    if (set->sync_every > 1 && j->comm->size > 1)
+        TX_TRY(tx_comm_sub(j->comm, rank, rank, &j->sums));
     if (chunks > 1)
         TX_TRY(make_subgroups(j->sums, chunks, &j->context, &j->data));
     if (set->gather_across || set->top_entropy_quantile < 1.0)
@@ -233,6 +235,11 @@ void tx_job_note_shares(const tx_job *j)
         tx_job_note(j,
                     "chunks  %" PRId32 " ranks have %" PRId64 " positions each of the same rows; %" PRId32 " group%s",
                     j->context->size, j->inputs.block / j->context->size, j->data->size, tx_s(j->data->size));
+    if (j->data->size > 1 && j->set.sync_every > 1)
+        tx_job_note(j,
+                    "local   %" PRId64 " steps of each rank between averages of the weights; outer learning rate %g, "
+                    "momentum %g; the log has the loss of rank 0",
+                    j->set.sync_every, j->set.outer_rate, j->set.outer_momentum);
     if (j->sums->size == 1)
         return;
     tx_job_note(j, "sums    %.1f MB of gradients in %" PRId32 " bucket%s, %s between hosts; ZeRO stage %" PRId32 "",

@@ -23,7 +23,7 @@
 typedef struct course {
     int64_t samples, used, step_rows, batch, epoch_steps; /* an epoch has `used` samples */
     int64_t first, rows;                                  /* this rank's rows of a micro-batch */
-    bool in_order;
+    bool in_order, local;
     uint64_t seed;
     tx_grouping *grouping; /* NULL if rows are not grouped */
 } course;
@@ -100,6 +100,7 @@ static course plan_course(const tx_samples *samples, const tx_loader_options *o)
         .epoch_steps = tx_loader_epoch_steps(used, o->step_rows),
         .first = o->first,
         .rows = o->rows ? o->rows : o->batch,
+        .local = o->local,
         .in_order = o->set->sampling == TX_SAMPLING_SEQUENTIAL || samples->task->generates,
         .seed = tx_job_data_seed(o->set),
     };
@@ -150,7 +151,7 @@ static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *
             const int64_t longest = tx_batch_longest(samples->task, &row);
             const int64_t target = tx_batch_target(samples->task, &row);
             b->tokens += tx_batch_tokens(samples->task, samples->block, &row);
-            b->labels += tx_batch_labels(samples->task, samples->block, &row);
+            b->labels += is_own || !c->local ? tx_batch_labels(samples->task, samples->block, &row) : 0;
             b->batch.longest = longest > b->batch.longest ? longest : b->batch.longest;
             b->batch.target = target > b->batch.target ? target : b->batch.target;
         }
@@ -167,6 +168,8 @@ static void prepare(const tx_loader *l, slot *s, int64_t number)
         s->status = prepare_rows(l, s, &b, i);
     if (s->status) /* tx_error() belongs to this thread */
         snprintf(s->message, sizeof s->message, "%s", tx_error());
+    if (l->course.local && b.labels == 0) /* the rows of an epoch's last step may all be other ranks' */
+        b.labels = 1;
     const tx_batch all = b.batch; /* the lengths are over all ranks' rows, since all ranks run the same plan */
     b.batch = s->room;
     b.batch.longest = all.longest;

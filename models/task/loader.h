@@ -17,6 +17,7 @@ typedef struct tx_loader_options {
     int64_t step_rows;          /* of an optimizer step; the last one of an epoch has the rest */
     int64_t batch;              /* rows of a micro-batch of all ranks; the last one of a step is padded to it */
     int64_t first, rows;        /* this rank's share of it; if `rows` is 0, all rows */
+    bool local;                 /* count the labels of this rank's rows only; at least 1 */
     tx_reporter report;
 } tx_loader_options;
 
@@ -29,7 +30,7 @@ typedef struct tx_step_batch {
     int64_t first;  /* position of its first row in the epoch's order */
     int64_t rows;   /* of all ranks, without padding rows */
     int64_t tokens; /* of these rows, without padding */
-    int64_t labels; /* of these rows, without ignored ones */
+    int64_t labels; /* of these rows, or with `local` of this rank's, without ignored ones */
     tx_batch batch; /* this rank's micro_batches * options.rows rows; `longest` is over all ranks' rows */
     double waited;  /* seconds that the caller waited for it; without threads, the seconds of preparing it */
 } tx_step_batch;

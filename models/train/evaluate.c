@@ -101,7 +101,8 @@ int64_t tx_run_columns(const tx_trainer *trainer)
 tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watchdog *watch, double sums[TX_SUMS_MAX],
                          float **outputs)
 {
-    tx_comm *comm = tx_trainer_options_of(trainer)->comm;
+    const tx_trainer_options *o = tx_trainer_options_of(trainer);
+    tx_comm *comm = o->across ? o->across : o->comm;
     const tx_comm *context = tx_trainer_options_of(trainer)->parallel.context;
     const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, same = context ? context->size : 1,
                   ranks = comm ? comm->size / same : 1;

@@ -3,6 +3,7 @@
 #include "models/train/running.h"
 
 #include "models/files/folder.h"
+#include "models/train/outer.h"
 #include "models/train/rollout.h"
 
 #include <inttypes.h>
@@ -112,10 +113,13 @@ static tx_status after(tx_running *r, const tx_pending *p)
     const int32_t saving = o->set->saving;
     const int64_t every = o->facts.save_steps;
     bool end = p->step == o->schedule.total_steps, best = false;
-    const bool evaluates = evaluates_after(o, p, end);
-    bool saves = tx_running_save_requested(r);
+    const bool evaluates = evaluates_after(o, p, end) || r->evaluation_due;
+    bool saves = tx_running_save_requested(r) || r->save_due;
     saves = saves || tx_running_due(saving, every, p) || (end && saving == TX_STRATEGY_STEPS && every);
-    if (!evaluates && !saves)
+    const bool waits = r->outer && !r->synchronized;
+    r->evaluation_due = waits && evaluates;
+    r->save_due = waits && saves;
+    if (waits || (!evaluates && !saves))
         return TX_OK;
     tx_status status = tx_running_take(r);
     TX_THEN(status, tx_model_wait(r->model));
@@ -217,6 +221,7 @@ static tx_status iterate(tx_running *r, bool first)
         TX_TRY(tx_running_take(r));
         TX_TRY(tx_trainer_profile(r->trainer));
     }
+    TX_TRY(tx_running_synchronize(r, pending.step));
     TX_TRY(tx_running_keep_pace(r, pending.step));
     tx_watchdog_step(r->options->watch, pending.step);
     return after(r, &pending);
@@ -286,6 +291,8 @@ static tx_status start(tx_running *r, const char *log_path)
     const tx_pace_ranks ranks = {r->data, t->parallel.shards, t->parallel.replicate};
     if (r->comm && r->comm->size > 1)
         TX_TRY(tx_pace_create(&ranks, (tx_overlap)o->set->overlap, o->balance, t->batch, t->all_rows, &r->pace));
+    if (t->across)
+        TX_TRY(tx_outer_create(r->model, t->across, o->set, o->checkpoint, &r->outer));
     tx_log_open(&r->log, log_path, r->state->step > 0, &o->report);
     return TX_OK;
 }
@@ -321,6 +328,7 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
         tx_log_close(&r.log);
     tx_loader_free(r.loader);
     tx_pace_free(r.pace);
+    tx_outer_free(r.outer);
     tx_rollout_free(r.rollout);
     state->rollout = NULL;
     return status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Coordinates the ranks of a run: their shares of the rows, the comparison of their weights, and their votes. */
 #include "api/base/number.h"
+#include "models/train/outer.h"
 #include "models/train/running.h"
 
 #include <inttypes.h>
@@ -25,6 +26,7 @@ tx_status tx_running_load(tx_running *r, int64_t step)
                                       .batch = t->all_rows,
                                       .first = t->rows_before,
                                       .rows = t->batch,
+                                      .local = t->across != NULL,
                                       .report = o->report};
     r->epoch_steps =
         tx_loader_epoch_steps(tx_loader_used(o->train.count, t->all_rows, o->set->drop_last), loader.step_rows);
@@ -92,7 +94,7 @@ tx_status tx_running_keep_pace(tx_running *r, int64_t step)
     report_pace(r, &news, step);
     if (news.shared)
         status = change_shares(r, news.rows, step);
-    if (!status && every && step % every == 0) {
+    if (!status && every && step % every == 0 && (!r->outer || r->synchronized)) {
         uint64_t hash = 0;
         status = tx_pace_compare_weights(r->model, r->comm,
                                          "its memory or its device is faulty; resume from a checkpoint", &hash);
@@ -115,19 +117,35 @@ float tx_running_vote(void *context)
            (r->wants_save ? vote_to_save : 0.0f);
 }
 
+tx_status tx_running_synchronize(tx_running *r, int64_t step)
+{
+    const int64_t every = r->options->set->sync_every;
+    r->synchronized = r->outer && (step % every == 0 || step == r->options->schedule.total_steps);
+    if (!r->synchronized)
+        return TX_OK;
+    r->votes = tx_running_vote(r);
+    return tx_fail_in(tx_outer_synchronize(r->outer, &r->votes), "step %" PRId64, step);
+}
+
+/* The votes of all ranks. With local steps they are known after synchronizations. */
+static float votes_of(const tx_running *r)
+{
+    return !r->outer ? tx_model_votes(r->model) : r->synchronized ? r->votes : 0.0f;
+}
+
 int tx_running_stop(const tx_running *r)
 {
     const tx_job_listener *listener = &r->listener;
     int asked = listener->stop ? listener->stop(listener->context) : 0;
     if (!r->comm || r->comm->size == 1)
         return asked;
-    return tx_model_votes(r->model) < vote_to_stop ? 0 : asked ? asked : SIGTERM;
+    return votes_of(r) < vote_to_stop ? 0 : asked ? asked : SIGTERM;
 }
 
 bool tx_running_save_requested(tx_running *r)
 {
     const bool alone = !r->comm || r->comm->size == 1;
-    const bool wanted = alone ? r->wants_save : fmodf(tx_model_votes(r->model), vote_to_stop) >= vote_to_save;
-    r->wants_save = false;
+    const bool wanted = alone ? r->wants_save : fmodf(votes_of(r), vote_to_stop) >= vote_to_save;
+    r->wants_save = r->outer && !r->synchronized && r->wants_save;
     return wanted;
 }

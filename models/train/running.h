@@ -52,6 +52,11 @@ typedef struct tx_running {
     bool speaks;              /* this rank writes log and checkpoints */
     tx_job_listener listener; /* on other ranks only its callbacks `stop` and `save` are set */
     tx_pace *pace;            /* NULL with one rank */
+    struct tx_outer *outer;   /* local steps; otherwise NULL */
+    /* With local steps: the ranks' weights are equal after this step; an evaluation or a checkpoint waits for the next
+     * such step; the sum of the ranks' votes in the last one. */
+    bool synchronized, evaluation_due, save_due;
+    float votes;
     tx_loader *loader;
     struct tx_rollout *rollout; /* NULL if the task does not generate */
     tx_log log;
@@ -86,6 +91,8 @@ tx_status tx_running_load(tx_running *r, int64_t step);
 tx_status tx_running_keep_pace(tx_running *r, int64_t step);
 /* This rank's vote on the current step; `context` is the tx_running. */
 float tx_running_vote(void *context);
+/* With local steps, synchronizes the ranks after every sync_every-th step and after the last. */
+tx_status tx_running_synchronize(tx_running *r, int64_t step);
 /* The reason to end after this step, or 0 to continue. If one rank received a request before the update, all ranks end.
  */
 int tx_running_stop(const tx_running *r);

@@ -4,12 +4,15 @@
 #include "api/base/thread.h"
 #include "models/files/checkpoint_files.h"
 #include "models/files/folder.h"
+#include "models/train/outer.h"
 #include "models/train/rollout.h"
 #include "models/train/running.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define PATH_ROOM 4096
 
 static tx_status write_states(const tx_running *r, const char *folder)
 {
@@ -139,6 +142,23 @@ static tx_status set_best(tx_running *r)
     return tx_run_state_set_best(state, tx_checkpoint_name(state->step, name));
 }
 
+/* With local steps every rank has states of its own. It writes them to rank 0's folder. */
+static tx_status save_apart(tx_running *r, tx_status status)
+{
+    char folder[PATH_ROOM] = "";
+    if (!r->outer || r->options->set->only_model)
+        return status;
+    if (!status && r->committing.checkpoint)
+        snprintf(folder, sizeof folder, "%s", tx_checkpoint_folder(r->committing.checkpoint));
+    const tx_status sent = tx_comm_collect(r->comm, TX_BROADCAST, folder, sizeof folder / sizeof(int32_t), TX_I32, 0);
+    if (status || sent || !*folder)
+        return status ? status : sent;
+    tx_file_defers_flush = true;
+    status = tx_outer_save(r->outer, folder);
+    tx_file_defers_flush = false;
+    return status;
+}
+
 tx_status tx_running_save(tx_running *r)
 {
     tx_committing *c = &r->committing;
@@ -151,7 +171,7 @@ tx_status tx_running_save(tx_running *r)
         status = write_files(r, status);
     }
     const tx_status answered = writes ? tx_model_read_alone(r->model, false) : tx_model_serve_reads(r->model);
-    status = status ? status : answered;
+    status = save_apart(r, status ? status : answered);
     if (r->comm)
         status = tx_comm_agree(r->comm, status, "write it");
     if (status) {
@@ -213,11 +233,24 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
 
 /* ---- Resuming ---------------------------------------------------------------------------------------- */
 
+/* The path of this rank's optimizer states. With local steps ranks that a checkpoint does not have begin with those of
+ * rank 0. */
+static const char *states_of(const tx_trainer *trainer, const char *checkpoint, char *path, size_t size)
+{
+    const tx_comm *across = tx_trainer_options_of(trainer)->across;
+    char name[64];
+    snprintf(path, size, "%s/%s", checkpoint, across ? tx_outer_states_name(across->rank, name) : "");
+    if (!across || !tx_file_exists(path))
+        snprintf(path, size, "%s/%s", checkpoint, TX_RUN_OPTIMIZER);
+    return path;
+}
+
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir)
 {
     tx_results results = {0};
-    TX_TRY(tx_optimizer_load(model, TX_PATH(checkpoint, TX_RUN_OPTIMIZER)));
+    char path[PATH_ROOM];
+    TX_TRY(tx_optimizer_load(model, states_of(trainer, checkpoint, path, sizeof path)));
     results.value[TX_RESULT_UPDATES] = (float)state->updates;
     results.value[TX_RESULT_SKIPPED] = (float)state->skipped;
     results.value[TX_RESULT_LOSS_SCALE] = (float)state->loss_scale;

@@ -22,6 +22,8 @@ typedef struct tx_trainer_options {
     /* Rows of a micro-batch of all ranks, and of the lower ranks. 0 means the value for one rank: batch and 0. */
     int64_t all_rows, rows_before;
     tx_comm *comm; /* data-parallel and context-parallel ranks; NULL for one rank */
+    /* With local steps (outer.h) all data-parallel ranks, while `comm` has this rank only; otherwise NULL. */
+    tx_comm *across;
     tx_parallel_options parallel;
     int64_t eval_batch;     /* rows of an evaluation batch; 0 without evaluation */
     int32_t lengths;        /* number of row lengths, at most TX_LENGTHS_MAX, each with its own plan in shared memory. A

@@ -165,6 +165,8 @@ start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon \
 loraplus_lr_ratio loraplus_lr_embedding reward_timeout "
 # Groups of ranks (test_ranks_hsdp.sh).
 later="$later zero_hpz_partition_size "
+# Ranks by themselves (test_ranks_local.sh).
+later="$later sync_every outer_learning_rate outer_momentum "
 # Weights are rounded before ranks share the work (tests/train/test_qat.sh).
 later="$later fake_quant_after_n_steps "
 # Methods with means over the tokens, or with other samples as negatives, of a micro-batch.

@@ -417,6 +417,9 @@ deepspeed | --deepspeed $work/ds.json | weights_differ
 fsdp | pair --dry_run --fsdp $deep | pair_saves $deep
 fsdp_config | pair --dry_run --fsdp $deep | pair_saves --fsdp --fsdp_config {\"reshard_after_forward\":false} $deep
 zero_stage | pair --dry_run --zero_stage 1 $deep | pair_saves $deep
+sync_every | pair --sync_every 4 | pair_says local .*4 steps
+outer_learning_rate | pair --sync_every 4 --outer_learning_rate 0.5 | pair_says outer learning rate 0.5
+outer_momentum | pair --sync_every 4 --outer_momentum 0.5 | pair_says momentum 0.5
 zero_hpz_partition_size | pair --zero_stage 1 --zero_hpz_partition_size 3 | pair_fails must be a multiple of it
 parallel | pair --parallel auto | pair_says predicted
 tensor_parallel | pair --dry_run --tensor_parallel 2 $deep | pair_saves $deep
