@@ -27,8 +27,7 @@ static tx_tensor *count_up(tx_graph *graph, int64_t count)
     return x;
 }
 
-/* A geometric sequence of at least `count` rows. */
-static tx_tensor *powers(tx_graph *graph, double first, double ratio, int64_t count)
+tx_tensor *tx_powers(tx_graph *graph, double first, double ratio, int64_t count)
 {
     tx_tensor *x = tx_fill(graph, TX_SHAPE(1, 1), (float)first);
     for (int64_t n = 1; n < count; n *= 2)
@@ -44,9 +43,9 @@ static tx_tensor *slopes(tx_graph *graph, const tx_alibi *a, int64_t first, int6
     while (2 * whole <= a->heads)
         whole *= 2;
     const double ratio = pow(2, -8 / (double)whole);
-    tx_tensor *x = powers(graph, ratio, ratio, whole);
+    tx_tensor *x = tx_powers(graph, ratio, ratio, whole);
     if (whole < a->heads)
-        x = join(graph, x, powers(graph, sqrt(ratio), ratio, a->heads - whole));
+        x = join(graph, x, tx_powers(graph, sqrt(ratio), ratio, a->heads - whole));
     return tx_gather(x, tx_range(graph, TX_SHAPE(count), (int32_t)first, 1));
 }
 

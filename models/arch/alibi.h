@@ -23,5 +23,7 @@ tx_tensor *tx_alibi_elements(tx_stack *stack, const tx_alibi *alibi);
 tx_tensor *tx_alibi_add(const tx_stack *stack, tx_tensor *qkv, int64_t heads, int64_t size);
 /* Removes the new elements of the result: [B, T, heads * size]. */
 tx_tensor *tx_alibi_remove(tx_tensor *x, int64_t heads, int64_t size);
+/* A geometric sequence of at least `count` rows [.., 1]. */
+tx_tensor *tx_powers(tx_graph *graph, double first, double ratio, int64_t count);
 
 #endif

@@ -217,17 +217,26 @@ static bool is_unused(const tx_config *config, const char *tensor)
            (strstr(tensor, ".self_attn.k_") || strstr(tensor, ".self_attn.v_"));
 }
 
-/* Skips a copy of a tied head, keys and values that are not used, the layers of multi-token prediction, and the rope
- * frequencies and causal masks that old files contain. */
+/* Whether a tensor follows from the configuration: causal masks and rope frequencies of old files, and the decays of
+ * lightning attention. */
+static bool is_computed(const char *tensor)
+{
+    static const char *const ends[] = {".attn.bias", ".attention.bias", ".masked_bias",    ".slope_rate",
+                                       ".key_decay", ".query_decay",    ".diagonal_decay", NULL};
+    for (int i = 0; ends[i]; i++)
+        if (tx_ends_with(tensor, ends[i]))
+            return true;
+    return strstr(tensor, ".rotary_emb.inv_freq");
+}
+
+/* Skips a copy of a tied head, keys and values that are not used, the layers of multi-token prediction, and tensors
+ * that follow from the configuration. */
 void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const char *embedding = name_of(config, EMBED);
     const bool is_copy =
         strcmp(tensor, name_of(config, LM_HEAD)) == 0 && (llama_of(config)->tie_word_embeddings || !has_head(config));
-    const bool is_mask = tx_ends_with(tensor, ".attn.bias") || tx_ends_with(tensor, ".attention.bias") ||
-                         tx_ends_with(tensor, ".masked_bias");
-    if (is_copy || is_mask || is_unused(config, tensor) || tx_llama_leaves_out(config, tensor) ||
-        strstr(tensor, ".rotary_emb.inv_freq"))
+    if (is_copy || is_computed(tensor) || is_unused(config, tensor) || tx_llama_leaves_out(config, tensor))
         param[0] = '\0';
     else if (has_no_prefix(config, tensor))
         snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)first_part(embedding), embedding, tensor);

@@ -48,7 +48,7 @@ enum {
 extern const char *const tx_llama_activations[];
 
 /* Recurrent mixers (mixer.h), and the limits of their sizes. */
-enum { TX_MIXER_DELTA, TX_MIXER_MAMBA2, TX_MIXER_CONV };
+enum { TX_MIXER_DELTA, TX_MIXER_MAMBA2, TX_MIXER_CONV, TX_MIXER_LIGHTNING };
 enum { TX_LLAMA_MULTIPLIERS = 5 }; /* of sections of columns, at most */
 enum { TX_MIXER_TAPS = 8, TX_MIXER_HEADS = 1024, TX_MIXER_SIZE = 256 };
 
@@ -159,6 +159,10 @@ typedef struct llama_config {
         double multiplier;     /* of the parts that a block adds */
         double dropout;        /* of these parts */
         double hidden_dropout; /* other dropouts, which must be 0 */
+        /* The stream is the result of each norm. It and the part that is added to it have factors: next to attention,
+         * recurrent mixers and MLPs. */
+        bool normed;
+        double factors[3][2]; /* 0 means 1 */
     } residual;
     struct {
         bool alternate;   /* several residual streams, of which blocks compute the first (altup.c) */
@@ -196,7 +200,7 @@ typedef struct llama_config {
         int64_t taps; /* of the convolution */
         int64_t k_heads, v_heads, k_size, v_size;
         bool conv_bias;
-        bool joined;       /* in files of DeltaNets, q, k, v and gates of a head of keys are adjacent */
+        bool joined;       /* in files, q, k and v of a head of keys are adjacent, and the gates of DeltaNets */
         bool parallel;     /* recurrent layers have attention, too, and add both results */
         tx_layer_set mlps; /* layers that are only an MLP, in models of such blocks: */
         bool alone;        /* a block has one part: a mixer, attention, an MLP or experts */

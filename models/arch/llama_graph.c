@@ -363,6 +363,14 @@ static tx_tensor *only_part(tx_stack *b, tx_tensor *x, int64_t layer)
     return any_mlp(b, x, layer);
 }
 
+/* Both sums of a block begin at the result of its norm, x of the first. */
+static tx_tensor *updated_normed(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    const double(*factors)[2] = llama_of(b->config)->residual.factors, *of = factors[is_recurrent(b->config, layer)];
+    x = norm(b, tx_add(scaled(x, of[0]), scaled(mix(b, x, layer), of[1])), POST_NORM);
+    return tx_add(scaled(x, factors[2][0]), scaled(any_mlp(b, x, layer), factors[2][1]));
+}
+
 /* x [B, T, C] -> [B, T, C], the result of a block before tx_llama_end_layer */
 static tx_tensor *updated(tx_stack *b, tx_tensor *x, int64_t layer)
 {
@@ -371,6 +379,8 @@ static tx_tensor *updated(tx_stack *b, tx_tensor *x, int64_t layer)
         return norm(b, add_part(b, x, mlp(b, x)), POST_NORM);
     }
     tx_tensor *h = norm(b, x, INPUT_NORM);
+    if (llama_of(b->config)->residual.normed)
+        return updated_normed(b, h, layer);
     if (llama_of(b->config)->mixer.alone)
         return add_part(b, x, only_part(b, h, layer));
     tx_tensor *attended = norm(b, mix(b, h, layer), ATTENTION_NORM);

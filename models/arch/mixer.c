@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recurrent mixers of hybrid models: gated DeltaNet (Yang et al., 2025), Mamba-2 (Dao and Gu, 2024) and the gated short
- * convolutions of LFM2 (Liquid AI, 2025). Their layers are data: llama_config.mixer. */
+ * Recurrent mixers of hybrid models: gated DeltaNet (Yang et al., 2025), Mamba-2 (Dao and Gu, 2024), the gated short
+ * convolutions of LFM2 (Liquid AI, 2025) and lightning attention (Qin et al., 2024). Their layers are data:
+ * llama_config.mixer. */
 #include "models/arch/mixer.h"
 
+#include "models/arch/alibi.h"
 #include "models/arch/llama_family.h"
 
 #include <inttypes.h>
@@ -11,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEY_EPS 1e-6f /* of the norms of q and k in the delta rule */
+#define KEY_EPS 1e-6f       /* of the norms of q and k in the delta rule */
+#define LIGHTNING_EPS 1e-6f /* of the norm of lightning attention, whatever rms_norm_eps is */
 
 int64_t tx_mixer_values(const llama_config *c)
 {
@@ -29,6 +32,8 @@ int64_t tx_mixer_inputs(const llama_config *c)
     const int64_t channels = tx_mixer_channels(c);
     if (c->mixer.kind == TX_MIXER_CONV)
         return 3 * channels;
+    if (c->mixer.kind == TX_MIXER_LIGHTNING)
+        return channels;
     if (c->mixer.kind == TX_MIXER_DELTA)
         return c->mixer.joined ? channels + tx_mixer_values(c) : channels;
     return channels + tx_mixer_values(c) + c->mixer.v_heads;
@@ -46,6 +51,8 @@ void tx_mixer_sections(const llama_config *c, bool inputs, int32_t dimension, tx
     case TX_MIXER_MAMBA2: /* perhaps gates, then x, B and C, and perhaps steps */
         *sections = inputs ? (tx_param_sections){5, dimension, {values, values, keys, keys, heads}, {v, v, k, k, 1}}
                            : (tx_param_sections){3, dimension, {values, keys, keys}, {v, k, k}};
+        break;
+    case TX_MIXER_LIGHTNING: /* of each head */
         break;
     default: /* both gates and x */
         if (inputs)
@@ -116,7 +123,8 @@ static tx_tensor *convolve(tx_stack *b, tx_tensor *x, const rank_sizes *p, bool 
     return tx_short_conv(x, w, bias, tx_find_input(b->graph, "attention_starts"), silu);
 }
 
-/* Linear attention over the result of the convolution. */
+/* Linear attention over the result of the convolution. `rates` are inputs of tx_scan_rates, or its constant result for
+ * lightning attention. */
 static tx_tensor *scan(tx_stack *b, tx_tensor *qkv, tx_tensor *rates, const rank_sizes *p)
 {
     const llama_config *c = llama_of(b->config);
@@ -130,7 +138,8 @@ static tx_tensor *scan(tx_stack *b, tx_tensor *qkv, tx_tensor *rates, const rank
                                      .k_size = (int32_t)c->mixer.k_size,
                                      .eps = delta ? KEY_EPS : 0.0f,
                                      .scale = delta ? (float)(1 / sqrt((double)c->mixer.k_size)) : 1.0f};
-    rates = tx_scan_rates(rates, tx_stack_weight(b, MIXER_A_LOG), tx_stack_weight(b, MIXER_DT_BIAS), &options);
+    if (c->mixer.kind != TX_MIXER_LIGHTNING)
+        rates = tx_scan_rates(rates, tx_stack_weight(b, MIXER_A_LOG), tx_stack_weight(b, MIXER_DT_BIAS), &options);
     tx_tensor *skip = tx_stack_has(b, MIXER_SKIP) ? tx_stack_weight(b, MIXER_SKIP) : NULL;
     if (b->options->cache > 0)
         return tx_linear_scan_cached(qkv, rates, skip,
@@ -139,19 +148,18 @@ static tx_tensor *scan(tx_stack *b, tx_tensor *qkv, tx_tensor *rates, const rank
     return tx_linear_scan(qkv, rates, skip, tx_find_input(b->graph, "attention_starts"), &options);
 }
 
-/* The RMS norm of a group of columns that several ranks divide, by the sum of squares of all its columns: x [B, T, n],
- * gamma [n]. The sums of all groups are one tensor, so that all ranks add. */
-static tx_tensor *norm_shared(const tx_stack *b, tx_tensor *x, tx_tensor *gamma, const rank_sizes *p)
+/* The RMS norm of group `group` of columns, which several ranks divide, by the sum of squares of all its `count`
+ * columns: x [B, T, n], gamma [n]. The sums of all groups are one tensor, so that all ranks add. */
+static tx_tensor *norm_shared(const tx_stack *b, tx_tensor *x, tx_tensor *gamma, int64_t groups, int64_t group,
+                              int64_t count, float eps)
 {
-    const llama_config *c = llama_of(b->config);
-    const int64_t groups = c->mixer.k_heads, group = b->part / p->sharing;
     const tx_shape shape = *tx_tensor_shape(x), rows = TX_SHAPE(shape.dim[0], shape.dim[1]);
     tx_tensor *sums = tx_reduce(x, TX_REDUCE_SUMSQ, TX_AXIS_LAST);
     sums = sums ? tx_reshape(sums, TX_SHAPE(shape.dim[0], shape.dim[1], 1)) : NULL;
     sums = tx_tp_input(tx_tp_all_reduce(tx_shift_rows(sums, groups, -group, 0)));
     sums = sums ? tx_reshape(columns_of(sums, group, 1), rows) : NULL;
-    tx_tensor *mean = tx_scale(sums, 1.0f / (float)(p->sharing * p->values));
-    tx_tensor *factor = tx_rsqrt(tx_add(mean, tx_fill(b->graph, rows, (float)c->norms.eps)));
+    tx_tensor *mean = tx_scale(sums, 1.0f / (float)count);
+    tx_tensor *factor = tx_rsqrt(tx_add(mean, tx_fill(b->graph, rows, eps)));
     return factor
                ? tx_mul(tx_mul(x, tx_broadcast(factor, shape, TX_AXIS_LAST)), tx_broadcast(gamma, shape, TX_AXIS_ROWS))
                : NULL;
@@ -217,10 +225,13 @@ static tx_tensor *delta_net(tx_stack *b, tx_tensor *x, const rank_sizes *p)
 
 static tx_tensor *norm_mamba2(tx_stack *b, tx_tensor *x, const rank_sizes *p)
 {
+    const llama_config *c = llama_of(b->config);
     if (p->sharing == 1)
         return norm_groups(b, x, p->k_heads);
     tx_tensor *gamma = tx_stack_weight(b, MIXER_NORM);
-    return x && gamma ? norm_shared(b, x, gamma, p) : NULL;
+    return x && gamma ? norm_shared(b, x, gamma, c->mixer.k_heads, b->part / p->sharing, p->sharing * p->values,
+                                    (float)c->norms.eps)
+                      : NULL;
 }
 
 /* The norm is that of the columns of each group of heads. */
@@ -248,12 +259,45 @@ static tx_tensor *gated_conv(tx_stack *b, tx_tensor *x, const rank_sizes *p)
     return tx_mul(columns_of(in, width, width), convolve(b, inner, p, false));
 }
 
+/* The decay of each head of this rank for each token, and the weight 1: [B, T, 2 heads]. Head h of n decays by the
+ * exponent 2^(-8 (h + 1) / n), times a factor that falls from the first layer to the last one. */
+static tx_tensor *lightning_rates(tx_stack *b, const tx_shape *shape, const rank_sizes *p)
+{
+    const double heads = (double)b->config->heads, base = pow(2, -8 / heads), most = (double)b->config->layers - 1;
+    const double factor = 1 - (double)b->block / (most + 1e-5) + 1e-5;
+    tx_tensor *slopes = tx_powers(b->graph, -factor * pow(base, (double)(b->part * p->v_heads + 1)), base, p->v_heads);
+    slopes = tx_gather(slopes, tx_range(b->graph, TX_SHAPE(p->v_heads), 0, 1));
+    tx_tensor *both = tx_llama_join((tx_tensor *const[]){slopes ? tx_reshape(slopes, TX_SHAPE(1, p->v_heads)) : NULL,
+                                                         tx_fill(b->graph, TX_SHAPE(1, p->v_heads), 1.0f)},
+                                    2);
+    both = both ? tx_reshape(both, TX_SHAPE(2 * p->v_heads)) : NULL;
+    return tx_broadcast(both, TX_SHAPE(shape->dim[0], shape->dim[1], 2 * p->v_heads), TX_AXIS_ROWS);
+}
+
+/* Linear attention with constant decays, then a norm of all heads together and gates. */
+static tx_tensor *lightning(tx_stack *b, tx_tensor *x, const rank_sizes *p)
+{
+    const int64_t heads = p->k_heads, size = llama_of(b->config)->mixer.k_size;
+    tx_tensor *qkv = tx_silu(tx_stack_columns(b, x, MIXER_IN)), *gamma = tx_stack_weight(b, MIXER_NORM);
+    if (!qkv || !gamma)
+        return NULL;
+    qkv = tx_llama_join((tx_tensor *const[]){of_groups(qkv, heads, 2 * size, size), of_groups(qkv, heads, size, size),
+                                             of_groups(qkv, heads, 0, size)},
+                        3);
+    tx_tensor *o = scan(b, qkv, lightning_rates(b, tx_tensor_shape(x), p), p);
+    o = !o              ? NULL
+        : b->parts == 1 ? tx_rms_norm(o, gamma, LIGHTNING_EPS)
+                        : norm_shared(b, o, gamma, 1, 0, b->parts * p->values, LIGHTNING_EPS);
+    return tx_mul(tx_sigmoid(tx_stack_columns(b, x, MIXER_GATE)), o);
+}
+
 static const struct {
     tx_tensor *(*build)(tx_stack *, tx_tensor *, const rank_sizes *);
     const char *noun;
 } mixers[] = {[TX_MIXER_DELTA] = {delta_net, "gated DeltaNets"},
               [TX_MIXER_MAMBA2] = {mamba2, "Mamba-2 layers"},
-              [TX_MIXER_CONV] = {gated_conv, "short convolutions"}};
+              [TX_MIXER_CONV] = {gated_conv, "short convolutions"},
+              [TX_MIXER_LIGHTNING] = {lightning, "lightning attention"}};
 
 tx_tensor *tx_mixer(tx_stack *b, tx_tensor *x)
 {

@@ -23,6 +23,9 @@ static const char *const harmless[] = {
     /* copies of other keys, or without effect in transformers */
     "experts_per_token", "initial_context_length", "shared_intermediate_size", "model_max_length", "rotary_pct",
     "use_embedding_sharing", "max_window_layers", "mlp_only_layers", "mamba_use_mlp", "mlp_expansion_factor",
+    "shared_moe_mode",
+    /* lightning attention: sizes of computations */
+    "block_size",
     /* Mamba-2: sizes of computations, new weights, and the inner size if mamba_d_ssm does not say it */
     "mamba_chunk_size", "chunk_size", "num_logits_to_keep", "time_step_floor", "time_step_max", "time_step_min",
     "time_step_rank", "mamba_expand", "expand", "rms_norm", "norm_before_gate", "residual_in_fp32",
@@ -103,6 +106,15 @@ static const char *const published[] = {
     "{\"model_type\": \"glm4_moe\", " SIZES(
         2) ", " RMS ", " THETA ", " ROUTING ", \"head_dim\": 16, "
            "\"partial_rotary_factor\": 0.5, \"use_qk_norm\": true, \"rope_scaling\": null, \"pad_token_id\": 2}",
+    "{\"model_type\": \"minimax\", " SIZES(
+        2) ", \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-5, "
+           "\"attention_dropout\": 0.0, \"head_dim\": 16, \"num_local_experts\": 8, \"num_experts_per_tok\": 2, "
+           "\"rotary_dim\": 8, \"router_aux_loss_coef\": 0.001, \"router_jitter_noise\": 0.0, "
+           "\"output_router_logits\": false, \"layer_types\": [\"linear_attention\", \"linear_attention\", "
+           "\"linear_attention\", \"full_attention\"], \"block_size\": 256, \"full_attn_alpha_factor\": 3.55, "
+           "\"full_attn_beta_factor\": 1.0, \"linear_attn_alpha_factor\": 3.55, \"linear_attn_beta_factor\": 1.0, "
+           "\"mlp_alpha_factor\": 3.55, \"mlp_beta_factor\": 1.0, \"postnorm\": true, \"sliding_window\": null, "
+           "\"shared_intermediate_size\": 0, \"shared_moe_mode\": \"sigmoid\", " THETA "}",
     "{\"model_type\": \"minimax_m2\", " SIZES(
         2) ", \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-6, "
            "\"attention_dropout\": 0.0, \"head_dim\": 16, \"num_local_experts\": 8, \"num_experts_per_tok\": 2, "
@@ -312,6 +324,7 @@ static void test_other_mathematics(void **state)
         {"\"model_type\": \"deepseek_v2\", \"scoring_func\": \"sigmoid\"", "scoring_func: expected \"softmax\""},
         {"\"model_type\": \"kimi_k2\", \"topk_method\": \"greedy\"", "topk_method: expected \"noaux_tc\""},
         {"\"model_type\": \"deepseek_v3\", \"moe_layer_freq\": 2", "moe_layer_freq: expected an integer from 1 to 1"},
+        {"\"model_type\": \"minimax\", \"postnorm\": false", "postnorm: expected true"},
         {"\"model_type\": \"minimax_m2\", \"qk_norm_type\": \"per_head\"", "qk_norm_type: expected \"per_layer\""},
         {"\"model_type\": \"minimax_m2\", \"use_routing_bias\": false", "use_routing_bias: expected true"},
         {"\"model_type\": \"cohere2\", \"use_parallel_block\": false", "use_parallel_block: expected true"},

@@ -71,7 +71,7 @@ while read -r kind keys <&3; do
         --overwrite_output_dir || fail "$kind: two stages"
     alike one way
     case $kind in
-    qwen3_next | nemotron_h) refused "is not implemented for models with experts" 2 2 --sequence_parallel ;;
+    qwen3_next | nemotron_h | minimax) refused "is not implemented for models with experts" 2 2 --sequence_parallel ;;
     *)
         split 2 2 way --sequence_parallel --ddp_check 4 --overwrite_output_dir || fail "$kind: positions"
         alike one way
@@ -91,6 +91,7 @@ mamba2 "num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 8
 falcon_h1 "mamba_d_ssm": 48, "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 8, "mamba_rms_norm": true, "ssm_multipliers": [0.9, 1.1, 0.7, 1.3, 0.8], "mlp_multipliers": [0.6, 1.4]
 nemotron_h "head_dim": 8, "num_hidden_layers": 4, "hybrid_override_pattern": "M*-E", "ssm_state_size": 8, "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "moe_shared_expert_intermediate_size": 16
 lfm2 "layer_types": ["conv", "full_attention"], "block_multiple_of": 8
+minimax "head_dim": 8, "layer_types": ["linear_attention", "full_attention"], "num_local_experts": 4, "num_experts_per_tok": 2, "full_attn_alpha_factor": 0.7, "mlp_beta_factor": 1.3
 END
 
 # Adapters of packed projections, whose rows belong to different ranks: the file of two ranks is that of one.

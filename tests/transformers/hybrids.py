@@ -3,7 +3,7 @@
 sides of the edges of chunks, folders that TX writes, steps of training; logits of generation, greedy texts of batches,
 beams, log-probabilities of txserve, and texts with draft tokens.
 
-    hybrids.py MODEL_LOGITS TXTRAIN TXGEN CACHED_LOGITS TXSERVE [DEVICE]
+    hybrids.py MODEL_LOGITS TXTRAIN TXGEN CACHED_LOGITS TXSERVE [DEVICE [NAME...]]
     exit status 77: transformers is not installed
 """
 import copy
@@ -18,7 +18,8 @@ from oracle import check, run, status
 import torch
 from safetensors.torch import load_file
 from transformers import (BambaConfig, FalconH1Config, GraniteMoeHybridConfig, Lfm2Config, Lfm2MoeConfig,
-                          Mamba2Config, NemotronHConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3NextConfig)
+                          Mamba2Config, MiniMaxConfig, NemotronHConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig,
+                          Qwen3NextConfig)
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../serve"))
 from server import Server
 from random_models import compare, generate, gradients, ids_of, logits_of, make_model, train
@@ -45,6 +46,8 @@ NEMOTRON = dict(layers_block_type=["linear_attention", "moe", "full_attention", 
                 experts_implementation="eager")
 LFM2_MOE = dict(layer_types=["conv", "full_attention", "conv"], num_dense_layers=1, num_experts=5,
                 num_experts_per_tok=2, moe_intermediate_size=28, experts_implementation="eager")
+MINIMAX = dict(head_dim=10, num_local_experts=5, num_experts_per_tok=2, intermediate_size=28,
+               experts_implementation="eager")
 # Rounding grows less with a large epsilon.
 VARIANTS = {
     "qwen3_5_text": (Qwen3_5TextConfig, NETS),
@@ -70,6 +73,11 @@ VARIANTS = {
     "lfm2_moe": (Lfm2MoeConfig, dict(LFM2_MOE, routed_scaling_factor=1.7)),
     "lfm2_moe, no bias": (Lfm2MoeConfig, dict(LFM2_MOE, use_expert_bias=False, norm_topk_prob=False,
                                               num_dense_layers=0, tie_word_embeddings=False)),
+    "minimax": (MiniMaxConfig, dict(
+        MINIMAX, layer_types=LAYERS, full_attn_alpha_factor=0.9, full_attn_beta_factor=1.3, mlp_alpha_factor=1.1,
+        linear_attn_alpha_factor=0.7, linear_attn_beta_factor=1.2, mlp_beta_factor=0.8)),
+    "minimax, its layers, a window": (MiniMaxConfig, dict(
+        MINIMAX, head_dim=None, block_size=16, sliding_window=40, num_experts_per_tok=1, tie_word_embeddings=True)),
 }
 
 
@@ -167,6 +175,8 @@ def main():
     device = sys.argv[6] if len(sys.argv) > 6 else "cpu"
     seen = set()
     for name, (kind, keys) in VARIANTS.items():
+        if not name.startswith(tuple(sys.argv[7:]) or ""):
+            continue
         keys = dict(BASE, **keys)
         model = make_model(kind(**keys))
         with tempfile.TemporaryDirectory() as folder:
@@ -179,8 +189,10 @@ def main():
                 cached(name, model, folder, cached_logits, device, length)
             cached(name, model, folder, cached_logits, device, CACHED[-1], "bfloat16")
             texts(name, model, folder, txgen, device)
-            if "time_step_limit" not in keys:  # transformers ignores it in steps with caches
-                generate(f"{name}, beams", model, folder, txgen, device, beams=3)
+            # transformers ignores the limit in steps with caches, and keeps states of lightning attention with other
+            # beams than theirs.
+            if "time_step_limit" not in keys:
+                generate(f"{name}, beams", model, folder, txgen, device, beams=3, use_cache=kind != MiniMaxConfig)
             served(name, model, folder, logits, txserve, device)
             speculated(name, model, folder, txgen, device)
         if kind not in seen:
