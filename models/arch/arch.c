@@ -136,6 +136,12 @@ int64_t tx_arch_param_count(const tx_config *config)
     return total;
 }
 
+const char *tx_config_bound(const tx_config *config, char text[TX_ARCH_NAME])
+{
+    snprintf(text, TX_ARCH_NAME, config->bound ? " (%s)" : "", config->bound);
+    return text;
+}
+
 int64_t tx_arch_pairs(const tx_config *config)
 {
     return config->architecture->rates ? config->architecture->rates(config, 1, NULL) : 0;

@@ -52,6 +52,7 @@ typedef struct tx_config {
     int64_t labels;                     /* of a classifier */
     tx_problem problem;                 /* that it solves */
     tx_label_form label_form;           /* in the data that were read first */
+    const char *bound;                  /* the reason if `positions` are fewer than the file's; or NULL */
     bool unit_embeddings;               /* in training, embeddings are divided by their norms */
     int64_t bos_token_id, eos_token_id; /* -1 if there is none */
     bool new_head;                      /* the weights have another head: parameters that they lack are initialized */
@@ -121,6 +122,8 @@ int64_t tx_arch_param_count(const tx_config *config);
 /* The valid columns of the logits: the size of the vocabulary, a classifier's number of labels, or the width of hidden
  * states. */
 int64_t tx_arch_columns(const tx_config *config);
+/* For messages about too few positions: " (the reason)", or "". */
+const char *tx_config_bound(const tx_config *config, char text[TX_ARCH_NAME]);
 /* The number of rotary frequencies that depend on the length of the text (tx_architecture.rates), or 0. */
 int64_t tx_arch_pairs(const tx_config *config);
 /* Writes those for `length` tokens to rates. Returns true if they change. */

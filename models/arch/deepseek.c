@@ -2,10 +2,14 @@
  *
  * DeepSeek-V2 (2024) and DeepSeek-V3 (2024), with multi-head latent attention and experts of which some are shared;
  * Kimi K2 (2025), which is a DeepSeek-V3; and GLM-4.7-Flash (glm4_moe_lite, 2026), which has other sizes. Mistral 4
- * (2026) chooses experts by a softmax; its queries grow with their position as in Ministral 3. */
+ * (2026) chooses experts by a softmax; its queries grow with their position as in Ministral 3. In DeepSeek-V3.2 (2025)
+ * and GLM-5 (2026) an index chooses the positions that each one sees. Rows are at most as long as the number of these,
+ * so that it chooses all. */
 #include "models/arch/llama_family.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #define OPENING EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES}, LATENT_ROWS
 #define POST_NORM_ROW                                                     \
@@ -25,6 +29,29 @@ static const tx_stack_row mistral4_rows[] = {
     SOME_EXPERT_ROWS(LAYER "mlp.gate.weight", LAYER "mlp.experts.gate_up_proj", LAYER "mlp.experts.down_proj"),
     SHARED_EXPERTS_ROWS,
     DENSE_ROWS,
+    LAST_ROWS,
+};
+
+/* Of DeepSeek-V3.2. The index is not trained, because all of its choices are the same. */
+#define INDEX LAYER "self_attn.indexer."
+#define INDEX_ROW(slot, name, ...)                                                       \
+    {                                                                                    \
+        slot, INDEX name, {__VA_ARGS__}, .in = has_index, .router = true, .frozen = true \
+    }
+static bool has_index(const tx_config *config, int64_t layer)
+{
+    return !has_layer(&llama_of(config)->latent.index_shared, layer);
+}
+
+static const tx_stack_row v32_rows[] = {
+    OPENING,
+    INDEX_ROW(INDEX_QUERY, "wq_b.weight", INDEX_QUERIES, LATENT_QUERY),
+    INDEX_ROW(INDEX_KEY, "wk.weight", INDEX_SIZE, WIDTH),
+    {INDEX_NORM, INDEX "k_norm.weight", {INDEX_SIZE}, ONES, .in = has_index, .frozen = true},
+    {INDEX_NORM_BIAS, INDEX "k_norm.bias", {INDEX_SIZE}, ZEROS, .in = has_index, .frozen = true},
+    INDEX_ROW(INDEX_WEIGHTS, "weights_proj.weight", INDEX_HEADS, WIDTH),
+    POST_NORM_ROW,
+    DEEPSEEK_MLP_ROWS,
     LAST_ROWS,
 };
 
@@ -50,6 +77,16 @@ static const tx_config_key v3_keys[] = {
 static const tx_config_key mistral4_keys[] = {
     COMMON_KEYS, BIAS_KEY, LATENT_KEYS, DEEPSEEK_KEYS, FLAG(rope_interleave, latent.pairs), {.name = NULL}};
 
+static const tx_config_key v32_keys[] = {COMMON_KEYS,
+                                         BIAS_KEY,
+                                         LATENT_KEYS,
+                                         DEEPSEEK_KEYS,
+                                         MTP_KEY,
+                                         SIZE(index_topk, latent.index_most, 1 << 24),
+                                         SIZE(index_n_heads, latent.index_heads, 1 << 12),
+                                         SIZE(index_head_dim, latent.index_size, 1 << 12),
+                                         {.name = NULL}};
+
 #define OTHERS "others are not implemented, nor in transformers"
 static const tx_fixed_key v2_fixed[] = {
     {"norm_topk_prob", "false", "transformers does not normalise the weights of this model type"},
@@ -58,6 +95,12 @@ static const tx_fixed_key v2_fixed[] = {
     {.name = NULL}};
 static const tx_fixed_key v3_fixed[] = {
     {"scoring_func", "sigmoid", OTHERS}, {"topk_method", "noaux_tc", OTHERS}, {.name = NULL}};
+
+static const tx_fixed_key v32_fixed[] = {{"scoring_func", "sigmoid", OTHERS},
+                                         {"topk_method", "noaux_tc", OTHERS},
+                                         {"rope_interleave", "true", OTHERS},
+                                         {"mlp_bias", "false", "biases of MLPs of this model type are not implemented"},
+                                         {.name = NULL}};
 
 static const llama_config v2_defaults = {SIZES(tx_deepseek_v2, v2_rows, 102400, 2048, 4096, 32, 32, 1, 2),
                                          REST(11008, 0, 1e-6, 1e4),
@@ -79,6 +122,22 @@ static const llama_config lite_defaults = {SIZES(tx_glm4_moe_lite, v3_rows, 1548
                                            LATENT_DEFAULTS(512, 768, 192, 64, 256),
                                            DEEPSEEK_DEFAULTS(64, 4, 1, 1, 1536, 1, 1, 1.8),
                                            .experts.normalise = true};
+
+#define INDEX_DEFAULTS(heads_) .latent.index_most = 2048, .latent.index_heads = (heads_), .latent.index_size = 128
+static const llama_config v32_defaults = {SIZES(tx_deepseek_v32, v32_rows, 129280, 163840, 7168, 61, 128, 0, 1),
+                                          REST(18432, 128, 1e-6, 1e4),
+                                          .mtp_layers = 1,
+                                          LATENT_DEFAULTS(512, 1536, 128, 64, 128),
+                                          INDEX_DEFAULTS(64),
+                                          DEEPSEEK_DEFAULTS(256, 8, 1, 3, 2048, 8, 4, 2.5),
+                                          .experts.normalise = true};
+static const llama_config dsa_defaults = {SIZES(tx_glm_moe_dsa, v32_rows, 154880, 202752, 6144, 78, 64, 0, 1),
+                                          REST(12288, 64, 1e-5, 1e4),
+                                          .mtp_layers = 1,
+                                          LATENT_DEFAULTS(512, 2048, 192, 64, 256),
+                                          INDEX_DEFAULTS(32),
+                                          DEEPSEEK_DEFAULTS(256, 8, 1, 3, 2048, 1, 1, 2.5),
+                                          .experts.normalise = true};
 
 /* Files without rope_parameters have those of the published model. */
 static const llama_config mistral4_defaults = {SIZES(tx_mistral4, mistral4_rows, 131072, 1048576, 4096, 36, 32, 1, 2),
@@ -117,6 +176,43 @@ static tx_status read(const tx_json *json, tx_config *config)
     return TX_OK;
 }
 
+static tx_status read_v32(const tx_json *json, tx_config *config)
+{
+    const llama_config *c = llama_of(config);
+    TX_TRY(read(json, config));
+    if (c->latent.query_rank < 1)
+        return tx_fail(TX_UNSUPPORTED, "q_lora_rank: queries without a latent are not implemented for this model type");
+    if (config->positions > c->latent.index_most) {
+        config->positions = c->latent.index_most;
+        config->bound = "index_topk: attention to chosen positions is not implemented";
+    }
+    return TX_OK;
+}
+
+/* The layers with an index of their own: from a list, else from a text of F and S, else each `freq`-th. */
+static tx_status read_dsa(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    const tx_layer_word words[] = {{"full", NULL}, {"shared", &c->latent.index_shared}, {NULL, NULL}};
+    const char *pattern = "";
+    int64_t period = 1, offset = 2;
+    TX_TRY(read_v32(json, config));
+    TX_TRY(TX_JSON_OPTIONAL(string, json, "index_topk_pattern", &pattern));
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "index_topk_freq", 1, TX_LLAMA_LAYERS, &period));
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "index_skip_topk_offset", 0, TX_LLAMA_LAYERS, &offset));
+    if (tx_json_has(json, "indexer_types"))
+        return tx_llama_read_words(json, "indexer_types", config->layers, words);
+    if (pattern[0] && strlen(pattern) < (size_t)config->layers)
+        return tx_fail(TX_INVALID, "index_topk_pattern: %zu layers, expected num_hidden_layers, %" PRId64,
+                       strlen(pattern), config->layers);
+    for (int64_t i = 0; i < config->layers; i++) {
+        const int64_t after = i - offset + 1 > 0 ? i - offset + 1 : 0;
+        if (pattern[0] ? pattern[i] == 'S' : after % period != 0)
+            add_layer(&c->latent.index_shared, i);
+    }
+    return TX_OK;
+}
+
 /* The file's share of rotated elements is that of qk_rope_head_dim. */
 static tx_status read_mistral4(const tx_json *json, tx_config *config)
 {
@@ -140,5 +236,9 @@ const tx_architecture tx_deepseek_v2 = {
 const tx_architecture tx_deepseek_v3 = {DEEPSEEK("deepseek_v3", "DeepseekV3", v3)};
 const tx_architecture tx_kimi_k2 = {DEEPSEEK("kimi_k2", "DeepseekV3", kimi)};
 const tx_architecture tx_glm4_moe_lite = {DEEPSEEK("glm4_moe_lite", "Glm4MoeLite", lite)};
+#define INDEXED(TYPE, CLASS, name, READ) \
+    FAMILY(TYPE, CLASS, name##_defaults, v32_keys, TARGETS, READ, tx_llama_write), .fixed = v32_fixed
+const tx_architecture tx_deepseek_v32 = {INDEXED("deepseek_v32", "DeepseekV32", v32, read_v32)};
+const tx_architecture tx_glm_moe_dsa = {INDEXED("glm_moe_dsa", "GlmMoeDsa", dsa, read_dsa)};
 const tx_architecture tx_mistral4 = {
     FAMILY("mistral4", "Mistral4", mistral4_defaults, mistral4_keys, TARGETS, read_mistral4, tx_llama_write)};

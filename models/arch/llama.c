@@ -62,6 +62,12 @@ static int64_t extent_of(const tx_config *config, int64_t block, int32_t extent,
         return config->heads * (c->latent.plain + c->latent.value);
     case VALUES:
         return config->heads * c->latent.value;
+    case INDEX_QUERIES:
+        return c->latent.index_heads * c->latent.index_size;
+    case INDEX_HEADS:
+        return c->latent.index_heads;
+    case INDEX_SIZE:
+        return c->latent.index_size;
     case QUERY_HEADS:
         return config->heads;
     case EMBED_WIDTH:

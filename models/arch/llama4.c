@@ -109,8 +109,10 @@ static tx_status read(const tx_json *json, tx_config *config)
     TX_TRY(read_growth(json, c));
     TX_TRY(read_experts(json, c));
     TX_TRY(read_chunks(json, c, &chunks));
-    if (chunks && c->attention.chunk && config->positions > c->attention.chunk)
+    if (chunks && c->attention.chunk && config->positions > c->attention.chunk) {
         config->positions = c->attention.chunk;
+        config->bound = "attention_chunk_size: attention in several chunks is not implemented";
+    }
     return TX_OK;
 }
 

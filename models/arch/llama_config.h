@@ -113,6 +113,10 @@ typedef struct llama_config {
         int64_t value;          /* elements of a head of v */
         bool pairs;             /* the elements that rotate together are adjacent */
         double sharpness;       /* factor of the scores, from "mscale_all_dim" of YaRN */
+        /* The index of sparse attention chooses so many positions, those of the greatest scores: all, because rows are
+         * at most as long. TX keeps its weights as they are. */
+        int64_t index_most, index_heads, index_size;
+        tx_layer_set index_shared; /* layers that use the index of an earlier one */
     } latent;
     struct {
         double eps;

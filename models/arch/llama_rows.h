@@ -28,6 +28,9 @@ enum {
     LATENT,
     KEYS_AND_VALUES,
     VALUES,
+    INDEX_QUERIES, /* of the index of sparse attention, its heads and the size of one */
+    INDEX_HEADS,
+    INDEX_SIZE,
     POSITIONS,
     GATE_UP,
     INNER,
@@ -90,6 +93,11 @@ enum {
     KV_DOWN_BIAS,
     KV_NORM,
     KV_UP,
+    INDEX_QUERY, /* the index of sparse attention */
+    INDEX_KEY,
+    INDEX_NORM,
+    INDEX_NORM_BIAS,
+    INDEX_WEIGHTS,
     SINKS, /* of the heads */
     O_PROJ,
     O_BIAS,

@@ -110,6 +110,14 @@ static bool can_absorb(const tx_stack *b)
     return b->options->cache > 0 && !b->config->lora && !b->config->bank && up && !tx_dtype_packed(tx_tensor_dtype(up));
 }
 
+/* Declares the weights of the index of sparse attention, which saved folders have. It chooses all positions. */
+static void declare_index(const tx_stack *b)
+{
+    for (int32_t slot = INDEX_QUERY; slot <= INDEX_WEIGHTS; slot++)
+        if (tx_stack_has(b, slot))
+            tx_stack_weight(b, slot);
+}
+
 /* Keys and values are expanded. Values are padded to the size of keys, so that all kernels of attention apply: the
  * product with values costs (plain + rotated) / value times as much, a fifth more of the attention in DeepSeek-V3. */
 tx_tensor *tx_llama_latent_attention(tx_stack *b, tx_tensor *x, int64_t layer)
@@ -123,6 +131,7 @@ tx_tensor *tx_llama_latent_attention(tx_stack *b, tx_tensor *x, int64_t layer)
     if (tx_graph_sequence(b->graph))
         tx_graph_fail(b->graph,
                       tx_fail(TX_UNSUPPORTED, "sequence parallelism is not implemented for latent attention"));
+    declare_index(b);
     tx_tensor *q = queries(b, x), *down = tx_stack_linear(b, x, KV_DOWN, KV_DOWN_BIAS);
     tx_tensor *latent = norm(b, columns_of(down, 0, c->latent.rank), KV_NORM),
               *shared = columns_of(down, c->latent.rank, c->latent.rotated);

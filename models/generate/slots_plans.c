@@ -160,13 +160,14 @@ static tx_status allocate(tx_slots *s, int64_t prompt)
 tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots)
 {
     const tx_slots_options *o = options;
+    char why[TX_ARCH_NAME];
     if (o->count < 1 || o->count > INT32_MAX / PREFILL_MOST)
         return tx_fail(TX_INVALID, "generate: a batch cannot have %" PRId64 " sequences", o->count);
     if (o->context < 1 || o->prompt > o->context || o->context > config->positions)
         return tx_fail(TX_INVALID,
                        "a prompt of %" PRId64 " tokens and %" PRId64 " new ones: the model has %" PRId64
-                       " positions; shorten the prompt or request fewer new ones",
-                       o->prompt, o->context - o->prompt, config->positions);
+                       " positions%s; shorten the prompt or request fewer new ones",
+                       o->prompt, o->context - o->prompt, config->positions, tx_config_bound(config, why));
     tx_slots *s = calloc(1, sizeof *s);
     if (!s)
         return tx_fail(TX_MEMORY, "generate: out of memory");

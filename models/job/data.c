@@ -89,6 +89,7 @@ static tx_status choose_block(tx_job *j)
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
     const int64_t positions = in->config->positions;
+    char why[TX_ARCH_NAME];
     if (in->task->head == TX_HEAD_SEQ2SEQ)
         return choose_lengths(j);
     if (in->task->generates) {
@@ -97,14 +98,14 @@ static tx_status choose_block(tx_job *j)
     }
     in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
     if (in->block > positions && set->block && !in->task->of_texts)
-        return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,
-                       positions);
+        return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions%s", in->block,
+                       positions, tx_config_bound(in->config, why));
     if (in->block > positions && in->task->of_texts)
         tx_reporter_print(&j->report,
                           "max_seq_length %" PRId64 " is more than the model's %" PRId64
-                          " positions: texts are truncated to "
+                          " positions%s: texts are truncated to "
                           "these",
-                          in->block, positions);
+                          in->block, positions, tx_config_bound(in->config, why));
     in->block = in->block < positions ? in->block : positions;
     return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: the label of a token is the next one")
                          : TX_OK;

@@ -23,7 +23,9 @@ static const char *const harmless[] = {
     /* copies of other keys, or without effect in transformers */
     "experts_per_token", "initial_context_length", "shared_intermediate_size", "model_max_length", "rotary_pct",
     "use_embedding_sharing", "max_window_layers", "mlp_only_layers", "mamba_use_mlp", "mlp_expansion_factor",
-    "shared_moe_mode",
+    "shared_moe_mode", "qk_head_dim",
+    /* the index of sparse attention, which chooses all positions */
+    "index_share_for_mtp_iteration", "indexer_rope_interleave",
     /* lightning attention: sizes of computations */
     "block_size",
     /* Mamba-2: sizes of computations, new weights, and the inner size if mamba_d_ssm does not say it */
@@ -53,6 +55,7 @@ static const char *const harmless[] = {
     ", " RMS ", " THETA ", " YARN ", " ROUTING ", " LATENT ", \"ep_size\": 1, \"moe_layer_freq\": 1, "             \
     "\"scoring_func\": \"sigmoid\", \"topk_method\": \"noaux_tc\", \"aux_loss_alpha\": 0.001, \"seq_aux\": true, " \
     "\"pretraining_tp\": 1"
+#define INDEX "\"index_topk\": 2048, \"index_n_heads\": 4, \"index_head_dim\": 16"
 #define FACTORS "\"short_factor\": [1, 1.1, 1.2, 1.3], \"long_factor\": [1, 2, 3, 4], \"type\": \"longrope\""
 #define MROPE "\"rope_type\": \"default\", \"mrope_section\": [2, 1, 1], \"mrope_interleaved\": true"
 #define IMAGES "\"image_token_id\": 290, \"video_token_id\": 291, \"vision_config\": {\"depth\": 27}"
@@ -103,6 +106,17 @@ static const char *const published[] = {
            "\"rope_parameters\": {" MROPE ", \"partial_rotary_factor\": 0.25, \"rope_theta\": 10000000}}}",
     "{\"model_type\": \"deepseek_v3\", \"rope_interleave\": true, " DEEPSEEK "}",
     "{\"model_type\": \"kimi_k2\", \"auto_map\": {}, " DEEPSEEK "}",
+    "{\"model_type\": \"deepseek_v32\", " INDEX ", " DEEPSEEK "}",
+    /* without head_dim, which transformers replaces by qk_rope_head_dim */
+    "{\"model_type\": \"glm_moe_dsa\", " SIZES(
+        8) ", " RMS ", " ROUTING ", " LATENT ", " INDEX
+           ", \"ep_size\": 1, \"index_share_for_mtp_iteration\": true, \"index_topk_freq\": 4, "
+           "\"index_skip_topk_offset\": 3, \"indexer_rope_interleave\": true, \"moe_layer_freq\": 1, "
+           "\"pretraining_tp\": 1, "
+           "\"qk_head_dim\": 24, \"rope_interleave\": true, \"rope_parameters\": {\"rope_theta\": 8000000, "
+           "\"rope_type\": "
+           "\"default\"}, \"scoring_func\": \"sigmoid\", \"tie_word_embeddings\": false, \"topk_method\": "
+           "\"noaux_tc\"}",
     "{\"model_type\": \"glm4_moe\", " SIZES(
         2) ", " RMS ", " THETA ", " ROUTING ", \"head_dim\": 16, "
            "\"partial_rotary_factor\": 0.5, \"use_qk_norm\": true, \"rope_scaling\": null, \"pad_token_id\": 2}",
@@ -324,6 +338,9 @@ static void test_other_mathematics(void **state)
         {"\"model_type\": \"deepseek_v2\", \"scoring_func\": \"sigmoid\"", "scoring_func: expected \"softmax\""},
         {"\"model_type\": \"kimi_k2\", \"topk_method\": \"greedy\"", "topk_method: expected \"noaux_tc\""},
         {"\"model_type\": \"deepseek_v3\", \"moe_layer_freq\": 2", "moe_layer_freq: expected an integer from 1 to 1"},
+        {"\"model_type\": \"deepseek_v32\", \"rope_interleave\": false", "rope_interleave: expected true"},
+        {"\"model_type\": \"glm_moe_dsa\", \"q_lora_rank\": null", "q_lora_rank: queries without a latent"},
+        {"\"model_type\": \"glm_moe_dsa\", \"index_topk_pattern\": \"FSF\"", "index_topk_pattern: 3 layers"},
         {"\"model_type\": \"minimax\", \"postnorm\": false", "postnorm: expected true"},
         {"\"model_type\": \"minimax_m2\", \"qk_norm_type\": \"per_head\"", "qk_norm_type: expected \"per_layer\""},
         {"\"model_type\": \"minimax_m2\", \"use_routing_bias\": false", "use_routing_bias: expected true"},

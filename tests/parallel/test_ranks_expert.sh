@@ -27,9 +27,10 @@ split 1 1 half1 --bf16 || fail "bf16 on one rank"
 split 4 2 half2 --bf16 --ddp_check 6 || fail "bf16"
 alike half1 half2 3e-3
 
-# Groups of experts, biases of the choice, a shared expert and latent attention; also with tensor parallelism.
+# Groups of experts, biases of the choice, a shared expert and latent attention with an index, which is not trained; also
+# with tensor parallelism.
 cat > "$work/groups.json" << 'EOF'
-{"model_type": "deepseek_v3", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+{"model_type": "deepseek_v32", "index_n_heads": 3, "index_head_dim": 6, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
  "num_key_value_heads": 4, "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257,
  "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_group": 4,
  "topk_group": 2, "first_k_dense_replace": 1, "q_lora_rank": 12, "kv_lora_rank": 16, "qk_nope_head_dim": 8,

@@ -21,9 +21,9 @@ from transformers import (Gemma2Config, Gemma3nTextConfig, Gemma3TextConfig, Gem
                           SmolLM3Config, StableLmConfig)
 from transformers import (BloomConfig, Cohere2Config, Cohere2MoeConfig, Ministral3Config, MinistralConfig, MptConfig,
                           NanoChatConfig, OlmoConfig)
-from transformers import (DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5_MoeConfig, ExaoneMoeConfig,
-                          FlexOlmoConfig, Glm4MoeConfig, Glm4MoeLiteConfig, GraniteMoeSharedConfig, HunYuanMoEV1Config,
-                          MiniCPM3Config, MiniMaxM2Config, Mistral4Config, ModernBertDecoderConfig, PhimoeConfig)
+from transformers import (DeepseekV2Config, DeepseekV32Config, DeepseekV3Config, Dots1Config, Ernie4_5_MoeConfig,
+                          ExaoneMoeConfig, FlexOlmoConfig, Glm4MoeConfig, Glm4MoeLiteConfig, GlmMoeDsaConfig,
+                          GraniteMoeSharedConfig, HunYuanMoEV1Config, MiniCPM3Config, MiniMaxM2Config, Mistral4Config, ModernBertDecoderConfig, PhimoeConfig)
 from transformers import Llama4TextConfig, Mistral4ForCausalLM
 from transformers import FalconConfig, Glm4Config, GlmConfig, GPTBigCodeConfig, GPTJConfig, GPTNeoConfig, OPTConfig
 from random_models import compare, generate, gradients, make_model, train
@@ -324,6 +324,15 @@ VARIANTS = {
         rope_parameters=dict(rope_type="linear", rope_theta=5000.0, factor=2.0))),
     "glm4_moe_lite as GLM-4.7-Flash": (Glm4MoeLiteConfig, dict(
         ROUTED, **dict(LATENT, v_head_dim=16), rms_norm_eps=1e-5)),
+    "deepseek_v32 as DeepSeek-V3.2": (DeepseekV32Config, dict(
+        GROUPS, **LATENT, index_topk=24, index_head_dim=14, index_n_heads=5,
+        rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0))),
+    "glm_moe_dsa as GLM-5.2": (GlmMoeDsaConfig, dict(
+        ROUTED, **dict(LATENT, v_head_dim=16), index_topk=24, index_head_dim=12, index_n_heads=3, index_topk_freq=4,
+        index_skip_topk_offset=1)),
+    "glm_moe_dsa, listed, biases": (GlmMoeDsaConfig, dict(
+        GROUPS, **LATENT, index_topk=48, index_head_dim=12, index_n_heads=3, attention_bias=True,
+        indexer_types=["full", "shared", "full"])),
     "cohere2_moe as Command-A+": (Cohere2MoeConfig, dict(
         num_hidden_layers=4, head_dim=8, logit_scale=0.25, sliding_window=5, intermediate_size=20, num_experts=5,
         num_shared_experts=2, expert_selection_fn="sigmoid", prefix_dense_intermediate_size=36,
@@ -390,6 +399,26 @@ def leave_out(name, model, folder, txgen):
     check(text().returncode != 0, f"{name}: layers after that of multi-token prediction are accepted")
 
 
+def keeps_index(name, model, txtrain, device):
+    """Training in bf16 changes no weight of the index. More positions than it chooses are refused."""
+    most = model.config.index_topk
+    with tempfile.TemporaryDirectory() as folder:
+        model.bfloat16().save_pretrained(f"{folder}/bf16")
+        with open(f"{folder}/text", "w", encoding="utf-8") as file:
+            file.write("some text " * 100)
+        for block in most, most + 1:
+            done = run(txtrain, "--bf16", model_name_or_path=f"{folder}/bf16", train_file=f"{folder}/text",
+                       device=device, block_size=block, max_steps=2, output_dir=f"{folder}/run{block}")
+            check((done.returncode == 0) == (block == most), f"{name}: rows of {block} tokens: {done.stderr.strip()}")
+        check(f"the model's {most} positions (index_topk: " in done.stderr, f"{name}: no reason: {done.stderr.strip()}")
+        before, after = (load_file(f"{folder}/{name}/model.safetensors") for name in ("bf16", f"run{most}"))
+    index = [key for key in before if ".indexer." in key]
+    check(len(index) == 5 * model.config.num_hidden_layers, f"{name}: {index}")
+    check(all(torch.equal(before[key].float(), after[key].float()) for key in index), f"{name}: another index")
+    key = "model.layers.0.self_attn.kv_b_proj.weight"
+    check(not torch.equal(before[key].float(), after[key].float()), f"{name}: nothing was trained")
+
+
 def default_adapter(name, kind, keys, txtrain, device):
     """Trains an adapter of the modules that TX chooses: peft's default, if it has one for the type."""
     with tempfile.TemporaryDirectory() as folder:
@@ -429,6 +458,8 @@ def main():
                 of_bytes["vocab_size_per_layer_input"] = changes["vocab_size_per_layer_input"] - 43
             train(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
             default_adapter(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
+            if kind == DeepseekV32Config:
+                keeps_index(name, make_model(kind(**{**BASE, **changes, **of_bytes})), txtrain, device)
     return status()
 
 
