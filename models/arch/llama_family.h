@@ -95,9 +95,11 @@
 #define MLP_BIAS_KEY FLAG(mlp_bias, mlp.bias)
 
 /* The number of experts has two names. */
-#define EXPERTS_KEYS(name, second)                                                                     \
-    SIZE_OF(name, second, experts.count, 1 << 12), SIZE(num_experts_per_tok, experts.chosen, 1 << 12), \
-        FLAG(output_router_logits, experts.balance), NUMBER(router_aux_loss_coef, experts.balance_factor, 1e6)
+#define EXPERTS_KEYS(name, second) EXPERTS_KEYS_FROM(1, name, second)
+#define EXPERTS_KEYS_FROM(least, name, second_)                                                          \
+    {KEY(name, experts.count), TX_KEY_INT, .min = (least), .max = 1 << 12, .second = (second_)},         \
+        SIZE(num_experts_per_tok, experts.chosen, 1 << 12), FLAG(output_router_logits, experts.balance), \
+        NUMBER(router_aux_loss_coef, experts.balance_factor, 1e6)
 #define WHOLE(name, member, least, most)                             \
     {                                                                \
         KEY(name, member), TX_KEY_INT, .min = (least), .max = (most) \

@@ -67,14 +67,14 @@ static const tx_stack_row next_rows[] = {
         SIZE(linear_key_head_dim, mixer.k_size, TX_MIXER_SIZE),                                                \
         SIZE(linear_value_head_dim, mixer.v_size, TX_MIXER_SIZE)
 #define MLP_KEY SIZE(intermediate_size, mlp.inner, 1 << 22)
-#define MIXTURE_KEYS                                                                                     \
-    EXPERTS_KEYS(num_experts, "num_local_experts"), SIZE(moe_intermediate_size, experts.inner, 1 << 22), \
+#define MIXTURE_KEYS(least)                                                                                          \
+    EXPERTS_KEYS_FROM(least, num_experts, "num_local_experts"), SIZE(moe_intermediate_size, experts.inner, 1 << 22), \
         SIZE(shared_expert_intermediate_size, experts.shared_inner, 1 << 22)
 static const tx_config_key keys[] = {NET_KEYS, MLP_KEY, {.name = NULL}};
-static const tx_config_key moe_keys[] = {NET_KEYS, MIXTURE_KEYS, {.name = NULL}};
+static const tx_config_key moe_keys[] = {NET_KEYS, MIXTURE_KEYS(1), {.name = NULL}};
 static const tx_config_key next_keys[] = {NET_KEYS,
                                           MLP_KEY,
-                                          MIXTURE_KEYS,
+                                          MIXTURE_KEYS(0), /* without experts all layers have an MLP */
                                           FLAG(norm_topk_prob, experts.normalise),
                                           SIZE(decoder_sparse_step, experts.period, TX_LLAMA_LAYERS),
                                           {.name = NULL}};

@@ -22,9 +22,10 @@ static const tx_stack_row qwen3_rows[] = {
     LAST_ROWS,
 };
 
-#define MOE_KEYS                                                                                          \
-    COMMON_KEYS, EXPERTS_KEYS(num_experts, "num_local_experts"), FLAG(norm_topk_prob, experts.normalise), \
-        SIZE(decoder_sparse_step, experts.period, TX_LLAMA_LAYERS),                                       \
+/* Without experts all layers have an MLP. */
+#define MOE_KEYS                                                                                                  \
+    COMMON_KEYS, EXPERTS_KEYS_FROM(0, num_experts, "num_local_experts"), FLAG(norm_topk_prob, experts.normalise), \
+        SIZE(decoder_sparse_step, experts.period, TX_LLAMA_LAYERS),                                               \
         SIZE(moe_intermediate_size, experts.inner, 1 << 22)
 static const tx_config_key qwen2_keys[] = {MOE_KEYS,
                                            SIZE(shared_expert_intermediate_size, experts.shared_inner, 1 << 22),
@@ -46,7 +47,7 @@ static const tx_fixed_key fixed_keys[] = {
 
 static tx_status read(const tx_json *json, tx_config *config)
 {
-    TX_TRY(tx_llama_read_windows(json, config));
+    TX_TRY(tx_llama_read_sized(json, config));
     return tx_llama_read_layers(json, "mlp_only_layers", &((llama_config *)config)->experts.dense);
 }
 

@@ -39,6 +39,8 @@ VARIANTS = {
     "qwen3_moe, balanced, a layer without experts": (Qwen3MoeConfig, dict(
         QWEN, head_dim=8, norm_topk_prob=True, mlp_only_layers=[1], output_router_logits=True,
         router_aux_loss_coef=0.7)),
+    "qwen2_moe, no experts": (Qwen2MoeConfig, dict(QWEN, num_experts=0)),
+    "qwen3_moe, no experts": (Qwen3MoeConfig, dict(QWEN, num_experts=0, output_router_logits=False)),
     "minimax_m2, balanced": (MiniMaxM2Config, dict(BASE, head_dim=10, num_local_experts=6, num_experts_per_tok=2,
                                                    output_router_logits=True, router_aux_loss_coef=0.7)),
     "ernie4_5_moe, balanced": (Ernie4_5_MoeConfig, dict(

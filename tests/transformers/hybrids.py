@@ -53,6 +53,7 @@ VARIANTS = {
     "qwen3_5_text": (Qwen3_5TextConfig, NETS),
     "qwen3_5_moe_text": (Qwen3_5MoeTextConfig, dict(MIXTURE, rms_norm_eps=1.0)),
     "qwen3_next": (Qwen3NextConfig, dict(MIXTURE, mlp_only_layers=[0])),
+    "qwen3_next, no experts": (Qwen3NextConfig, dict(NETS, num_experts=0, rms_norm_eps=0.3)),
     "granitemoehybrid": (GraniteMoeHybridConfig, dict(GRANITE, position_embedding_type="rope")),
     "granitemoehybrid, no positions, limits": (GraniteMoeHybridConfig, dict(
         GRANITE, mamba_conv_bias=False, time_step_limit=[0.4, 0.9], tie_word_embeddings=True)),
