@@ -70,7 +70,8 @@ alike eval1 eval4
 
 refused "must be a multiple of the group size" 2 4
 refused "--expert_parallel and --sequence_parallel exclude each other" 4 2 --tensor_parallel 2 --sequence_parallel
-refused "--expert_parallel and --lora_r exclude each other" 2 2 --lora_r 4
+refused "--expert_parallel and --lora_target_parameters exclude each other" 2 2 --lora_r 4 --lora_target_modules q_proj \
+    --lora_target_parameters mlp.experts.down_proj
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 refused "cannot be divided among 3 ranks" 3 3
 from="--config_name $work/config.json --train_file $work/text --block_size 32"
