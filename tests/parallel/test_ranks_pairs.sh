@@ -74,6 +74,8 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs small "tensor sequence pipeline" --sparsity 0.5
     pairs small "tensor sequence pipeline" --sparsity 0.5 --mask_structure 2:4
     pairs experts "expert" $adapter --lora_dropout 0.2
+    pairs experts "expert" $adapter --load_in_4bit
+    pairs experts "expert" $adapter --load_in_8bit
 }
 # Ranks would divide the weights that share a scale of scales.
 from="--model_name_or_path $work/wide --train_file $work/text --block_size 32" kind=tensor
