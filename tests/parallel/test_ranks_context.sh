@@ -50,7 +50,7 @@ alike experts experts42
 
 from="--model_name_or_path $work/base --train_file $work/text --block_size 32"
 refused "must be a multiple of the group size" 2 4
-refused "--context_parallel and --debug exclude each other" 2 2 --debug underflow_overflow
+refused "--context_parallel and --activation_offloading exclude each other" 2 2 --activation_offloading
 refused "--context_parallel and --sequence_parallel exclude each other" 4 2 --tensor_parallel 2 --sequence_parallel
 refused "cannot be divided into 4 chunks of a multiple of 4" 2 2 --block_size 24
 

@@ -76,7 +76,13 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs experts "expert" $adapter --lora_dropout 0.2
     pairs experts "expert" $adapter --load_in_4bit
     pairs experts "expert" $adapter --load_in_8bit
+    pairs small "sequence context pipeline" --debug underflow_overflow
 }
+# A number that is not finite ends the run, and a rank names the node.
+from="--model_name_or_path $work/small --train_file $work/text --block_size 32 --debug underflow_overflow"
+for kind in tensor sequence context pipeline; do
+    refused "embed_tokens.weight: NaN or infinity" 2 2 --adam_epsilon 0 --max_steps 20
+done
 # Ranks would divide the weights that share a scale of scales.
 from="--model_name_or_path $work/wide --train_file $work/text --block_size 32" kind=tensor
 # shellcheck disable=SC2086
