@@ -78,6 +78,12 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs experts "expert" $adapter --load_in_8bit
     pairs small "sequence context pipeline" --debug underflow_overflow
 }
+# Pipelines of other shares of the rows.
+from="--model_name_or_path $work/small --train_file $work/text --block_size 32" kind=one
+split 1 1 one || fail "one rank"
+kind=pipeline
+split 4 2 shares --batch_weights 1,3 --ddp_check 6 || fail "pipelines with shares of the rows"
+alike one shares
 # A number that is not finite ends the run, and a rank names the node.
 from="--model_name_or_path $work/small --train_file $work/text --block_size 32 --debug underflow_overflow"
 for kind in tensor sequence context pipeline; do
