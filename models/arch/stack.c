@@ -193,14 +193,13 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
         return tx_fail(TX_INVALID, "options.size is %zu, expected %zu", o->size, sizeof *o);
     if (!tokens || tx_tensor_shape(tokens)->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
         return tx_fail(TX_INVALID, "the graph must have an input input_ids, I32 [B, T]");
-    char why[TX_ARCH_NAME];
     int32_t chunk;
     const tx_tensor *sequences = tx_find_input(graph, "sequences");
     int64_t tokens_in_row = tx_tensor_shape(sequences ? sequences : tokens)->dim[1] * tx_graph_cp_size(graph, &chunk);
     int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
     if (positions > c->positions)
-        return tx_fail(TX_INVALID, "%" PRId64 " positions requested, but the model has only %" PRId64 "%s", positions,
-                       c->positions, tx_config_bound(c, why));
+        return tx_fail(TX_INVALID, "%" PRId64 " positions requested, but the model has only %" PRId64, positions,
+                       c->positions);
     if (tx_graph_sequence(graph) && c->architecture->head != TX_HEAD_CAUSAL_LM)
         return tx_fail(TX_UNSUPPORTED, "sequence parallelism is implemented only for causal language models");
     const tx_head head = c->architecture->head;
