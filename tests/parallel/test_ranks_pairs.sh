@@ -76,6 +76,8 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs experts "expert" $adapter --lora_dropout 0.2
     pairs experts "expert" $adapter --load_in_4bit
     pairs experts "expert" $adapter --load_in_8bit
+    pairs small "tensor sequence pipeline" --activation_offloading
+    pairs experts "expert" --activation_offloading
     pairs small "sequence context pipeline" --debug underflow_overflow
 }
 # Pipelines of other shares of the rows.
