@@ -215,11 +215,17 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
 void tx_stack_router_loss(tx_stack *stack, const tx_experts *experts, double balance)
 {
     const double rows = (double)stack->routers.rows;
+    int32_t chunk;
+    const int32_t chunks = tx_graph_cp_size(stack->graph, &chunk); /* of a row, with context parallelism */
     tx_tensor *loss = NULL;
     if (stack->routers.kept)
         tx_add_to_result(tx_add(stack->routers.all, tx_scale(stack->routers.kept, -1.0f)), TX_RESULT_DROPPED);
     if (!stack->options->own_loss)
         return;
+    if (stack->routers.counts && chunks > 1)
+        tx_graph_fail(stack->graph,
+                      tx_fail(TX_UNSUPPORTED, "the routers' balance loss needs whole rows, which "
+                                              "--context_parallel divides: set router_aux_loss_coef to 0"));
     if (stack->routers.counts) {
         tx_tensor *products = tx_mul(stack->routers.probabilities, stack->routers.counts);
         const double factor = balance * (double)experts->count / (rows * rows);
@@ -227,6 +233,7 @@ void tx_stack_router_loss(tx_stack *stack, const tx_experts *experts, double bal
         loss = tx_mean_of_tokens(tx_mean_of_tokens(loss));
     }
     if (stack->routers.squares)
-        loss = add_up(loss, tx_mean_of_tokens(tx_scale(stack->routers.squares, stack->options->z_loss / (float)rows)));
+        loss = add_up(
+            loss, tx_mean_of_tokens(tx_scale(stack->routers.squares, stack->options->z_loss / (float)(rows * chunks))));
     *stack->options->own_loss = loss ? tx_share_loss(loss) : NULL;
 }

@@ -2,8 +2,6 @@
  * Builds the model and the loss of a training or evaluation graph. The trainer calls it. */
 #include "models/train/trainer.h"
 
-#include "comm/comm.h"
-
 /* The logits of the reference model: the second model, or the base of the adapter. NULL if there is none, or if its
  * log-probabilities are computed before the step. */
 static tx_tensor *reference_of(const tx_trainer_options *o, const tx_config *config, tx_graph *graph, bool train)
@@ -41,8 +39,5 @@ tx_tensor *tx_trainer_loss(const tx_trainer_options *o, const tx_config *config,
     *output = rows ? rows : of.output;
     if (o->task->refers && train && rows)
         tx_add_means_to_results(rows, TX_RESULT_TASK_0);
-    if (own && o->parallel.context && o->parallel.context->size > 1)
-        tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED, "router losses need whole rows, which --context_parallel divides: "
-                                                     "set router_aux_loss_coef to 0"));
     return own ? tx_add(loss, own) : loss;
 }

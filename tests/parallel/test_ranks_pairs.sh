@@ -78,6 +78,7 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs experts "expert" $adapter --load_in_8bit
     pairs small "tensor sequence pipeline" --activation_offloading
     pairs experts "expert" --activation_offloading
+    pairs experts "context" --router_z_loss_coef 0.3
     pairs small "sequence context pipeline" --debug underflow_overflow
 }
 # Pipelines of other shares of the rows.
