@@ -8,6 +8,7 @@ import concurrent.futures
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -46,6 +47,47 @@ BODIES = [b"", b"{", b"null", b"[]", b"[" * 100000, b'{"prompt": "a", "prompt": 
           b'{"input": [{"type": "function_call"}, 5]}', b'{"input": "a", "tools": [{"type": "function"}], "text": []}',
           b'{"messages": [{"role": "\\ud800", "content": ""}]}', b'{"messages": []}', b'{"prompt": "a", "x": 1}',
           json.dumps({"prompt": "word " * 20000}).encode(), json.dumps({"prompt": "x" * 3000000}).encode()]
+TOOL = {"type": "function", "function": {"name": "move", "parameters": {"type": "object", "properties": {
+    "to": {"enum": ["north", "south"]}, "steps": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["to", "steps"]}}}
+USER = [{"role": "user", "content": "Once"}]
+
+
+def chat(**more):
+    return json.dumps({"messages": USER, "max_tokens": 12, **more}).encode()
+
+
+def with_schema(schema):
+    return chat(response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": schema}})
+
+
+def with_tool(**function):
+    return chat(tools=[{"type": "function", "function": {"name": "a", **function}}], tool_choice="required")
+
+
+DEEP = {"type": "integer"}
+for _ in range(200):
+    DEEP = {"type": "array", "items": DEEP}
+# Tools, and constraints: good ones that end or are cut, wrong ones, and those that are slow to follow.
+AGENTS = [chat(tools=[TOOL]), chat(tools=[TOOL], tool_choice="required", max_tokens=80), chat(tools=[TOOL] * 2000), chat(tools=[]),
+          chat(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "move"}}, max_tokens=80, stream=True),
+          chat(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "none"}}), chat(tools=[TOOL], tool_choice=[]),
+          chat(tools=[TOOL], parallel_tool_calls=False, stream=True), chat(tools=[{}, 3]), chat(tools={"a": 1}), chat(tool_choice="auto"),
+          with_tool(), with_tool(parameters=3), with_tool(parameters={"type": "strin"}), with_tool(parameters={"$ref": "#"}),
+          with_tool(parameters=DEEP), with_tool(description="\u0000" * 5000), with_tool(name="\ud800"), with_tool(name="x" * 100000),
+          chat(messages=USER + [{"role": "assistant", "tool_calls": [{"id": 5}]}, {"role": "tool", "content": None}]),
+          chat(messages=USER + [{"role": "assistant", "content": None, "tool_calls": [{"id": "a", "type": "function", "function": {
+              "name": "move", "arguments": "{" * 50000}}]}, {"role": "tool", "tool_call_id": "b", "content": "x"}], tools=[TOOL]),
+          with_schema(DEEP), with_schema({"$ref": "#"}), with_schema({"enum": list(range(3000))}), with_schema([]), with_schema({}),
+          with_schema({"anyOf": [{"type": "array", "items": {"$ref": "#"}}] * 50}), with_schema({"type": "object"}),
+          with_schema({"type": "string", "pattern": "(x+x+)+" * 200}), with_schema({"type": "array", "minItems": 60000}),
+          with_schema({"properties": {f"p{i}": {} for i in range(1000)}}), chat(response_format={"type": "json_object"}, stream=True),
+          chat(guided_regex="(a?){60000}(a?){60000}b"), chat(guided_regex="(.|.){1,30000}" * 20 + "x"), chat(guided_regex="a*b"),
+          chat(guided_regex="(" + "|".join("a" * n for n in range(1, 400)) + ")*"), chat(grammar='root ::= root "a"'),
+          chat(grammar='root ::= "(" root ")" | root2 root2\nroot2 ::= "(" root ")"'), chat(grammar='root ::= [a-z]+ "."', n=4),
+          chat(guided_choice=["yes", "no"], stream=True), chat(guided_choice=["a" * 5000] * 1000), chat(guided_json="{")]
+BODIES += AGENTS * 2
+GOODS = [GOOD] + [request("/v1/chat/completions", AGENTS[i]) for i in (1, 4)] + [request("/v1/chat/completions", with_schema(
+    TOOL["function"]["parameters"]))]
 HEADS = [b"\r\n\r\n", b"GET", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
          b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20000 + b"\r\n",
          b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
@@ -63,17 +105,18 @@ def attack(server, number):
                      "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/models", "/"])
     kind = r.randrange(5)
     if kind == 0:
-        data = request(path, r.choice(BODIES))
+        body = r.choice(BODIES)
+        data = request("/v1/chat/completions" if body in AGENTS else path, body)
     elif kind == 1:
         data = r.choice(HEADS)
     elif kind == 2:
         data = bytes(r.randrange(256) for _ in range(r.randrange(1, 3000)))
     elif kind == 3:
-        data = bytearray(GOOD)
+        data = bytearray(r.choice(GOODS))
         for _ in range(r.randrange(1, 6)):
             data[r.randrange(len(data))] = r.randrange(256)
     else:
-        data = GOOD
+        data = r.choice(GOODS)
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
         try:
             if kind == 4:
@@ -94,13 +137,29 @@ def attack(server, number):
         sys.exit(f"FAILED: request {number}: {answer[:200]}")
 
 
+def megabytes(server):
+    with open(f"/proc/{server.process.pid}/status") as f:
+        return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) / 1024
+
+
 def test_hostile():
-    with Server(program, model, "--chat_template", "chatml", "--allow_runtime_lora_updating", "--max_loras", "2") as server:
+    with Server(program, model, "--chat_template", "qwen", "--allow_runtime_lora_updating", "--max_loras", "2") as server:
         want = server.complete("Once upon a time")
+        longest, held = 0.0, []
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            for done in [pool.submit(attack, server, i) for i in range(count)]:
+            attacks = [pool.submit(attack, server, i) for i in range(count)]
+            for i, done in enumerate(attacks):
+                if i in (count // 4, count // 2):
+                    held.append(megabytes(server))
+                if i % 50 == 0:
+                    begin = time.time()
+                    check(server.send("GET", "/health")[0] == 200, f"/health after {i} requests")
+                    longest = max(longest, time.time() - begin)
                 done.result()
-        server.wait_for("requests_running", 0)
+        server.wait_for("requests_running requests_waiting", 0, 120)
+        held.append(megabytes(server))
+        check(longest < 2, f"/health takes at most {longest:.3f} s")
+        check(held[2] < 1.1 * held[1] + 32, f"memory after a quarter, a half and all: {[round(mb) for mb in held]} MB")
         again = server.complete("Once upon a time")
         check(again[1]["choices"] == want[1]["choices"], f"answers after {count} hostile requests")
         status, answer = server.complete('say "{[" ' * 100000)
@@ -159,6 +218,23 @@ def test_leaving():
         server.wait_for("requests_running", 0)
         check(server.metric("texts_cancelled_total") >= 2, "clients that leave free their slots")
         check(server.complete("Once", 3)[0] == 200, "the next client gets the slot")
+
+
+def test_cut():
+    """Clients that leave in the middle of a request do not keep the connections that their address may have."""
+    with Server(program, model, "--max_connections", "8") as server:
+        for data in GOOD[:20], GOOD[:-5]:
+            begin = time.time()
+            for _ in range(4):
+                with socket.create_connection(("127.0.0.1", server.port)) as client:
+                    client.sendall(data)
+            status = 0
+            while status != 200 and time.time() - begin < 60:
+                try:
+                    status = server.send("GET", "/health")[0]
+                except OSError:
+                    time.sleep(0.2)
+            check(time.time() - begin < 15, f"/health {time.time() - begin:.1f} s after requests of {len(data)} bytes are cut")
 
 
 def test_cache_type():
@@ -224,6 +300,7 @@ def test_end():
 
 test_crowd()
 test_leaving()
+test_cut()
 test_cache_type()
 test_keys()
 test_end()

@@ -22,6 +22,7 @@ typedef struct serve_client {
     struct serve_client *next;
     int socket;
     double due; /* the end of the time for its headers or body; 0 while it is answered */
+    bool cut;   /* the client sends no more, although its request is not complete */
 } serve_client;
 
 /* A request while it is read and answered. */
@@ -359,9 +360,13 @@ void serve_sweep(serve_server *s)
 {
     const double now = tx_now();
     pthread_mutex_lock(&s->lock);
-    for (serve_client *client = s->clients; client; client = client->next)
-        if (client->due > 0.0 && now > client->due)
+    for (serve_client *client = s->clients; client; client = client->next) {
+        char byte;
+        const bool before = client->cut;
+        client->cut = client->due > 0.0 && recv(client->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+        if ((client->due > 0.0 && now > client->due) || (client->cut && before)) /* twice: it may be read just now */
             shutdown(client->socket, SHUT_RDWR);
+    }
     pthread_mutex_unlock(&s->lock);
 }
 
