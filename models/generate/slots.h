@@ -85,7 +85,7 @@ tx_status tx_slots_gather(tx_comm *ranks, tx_plan *plan, tx_tensor *logits, int6
 /* From now on rank 0 leads: its runs broadcast their inputs, and the other ranks compute them in tx_slots_follow. All
  * ranks call it, after tx_slots_prove. `watch` learns of each run (slots_run.c). */
 tx_status tx_slots_lead(tx_slots *slots, struct tx_watchdog *watch);
-/* Writes an adapter to a free place of the configuration's bank, on all ranks. TX_INVALID if there is no room for it. */
+/* Writes an adapter to a free place of the configuration's bank, on all ranks. TX_INVALID if it does not fit. */
 tx_status tx_slots_load(tx_slots *slots, int64_t place, const struct tx_adapter *adapter);
 /* Computes the runs of rank 0 until it calls tx_slots_dismiss. */
 tx_status tx_slots_follow(tx_slots *slots);
