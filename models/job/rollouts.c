@@ -85,8 +85,8 @@ static int64_t common(int64_t a, int64_t b)
 }
 
 /* How many consecutive completions of a prompt share its tokens in a step: as many in each micro-batch as divide its
- * rows. They do not (1) in recurrent layers and with noise by a row's length, because a token's place in its row
- * matters; if routers count tokens; if ranks have different rows; or if not an eighth of the positions is saved. */
+ * rows. 1 if a token's place in its row matters (recurrent layers, noise by a row's length), if routers count tokens,
+ * or if ranks have different rows. Also 1 if less than an eighth of the positions is saved. */
 static int64_t choose_sharing(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
