@@ -138,7 +138,8 @@ int64_t tx_arch_param_count(const tx_config *config)
 
 const char *tx_config_bound(const tx_config *config, char text[TX_ARCH_NAME])
 {
-    snprintf(text, TX_ARCH_NAME, config->bound ? " (%s)" : "", config->bound);
+    const bool has = config->bound != NULL;
+    snprintf(text, TX_ARCH_NAME, "%s%s%s", has ? " (" : "", has ? config->bound : "", has ? ")" : "");
     return text;
 }
 
