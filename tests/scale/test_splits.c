@@ -130,7 +130,7 @@ static void simulate(simulation *s)
 
 static simulation make(tx_pipeline_schedule schedule, int stages, int chunks, int micro)
 {
-    simulation s = {.split = {1, 1, stages, 1, 1, 0, schedule, chunks, 1, micro, false},
+    simulation s = {.split = {1, 1, stages, 1, 1, 0, schedule, chunks, 1, micro, false, false},
                     .stages = stages,
                     .chunks = chunks,
                     .micro = micro};
