@@ -4,7 +4,7 @@
 
 #include "comm/comm.h"
 #include "models/reward/reward.h"
-#include "models/train/fit.h"
+#include "models/train/narrow.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -279,11 +279,11 @@ tx_status tx_trainer_average(tx_trainer *trainer, bool averaged)
 static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const tx_batch *batch, int32_t micro_batch)
 {
     const tx_trainer_options *o = &trainer->options;
-    const tx_fit fit = {o->task, o->block, plan->positions, chunk_of(o), chunks_of(o), trainer->narrow};
+    const tx_narrowing narrow = {o->task, o->block, plan->positions, chunk_of(o), chunks_of(o), trainer->narrow};
     for (int32_t f = 0; o->task->fields[f].name; f++) {
         tx_tensor *field = tx_plan_input(plan->plan, plan->field[f], micro_batch);
         const tx_shape *shape = tx_tensor_shape(field);
-        TX_TRY(tx_plan_write(plan->plan, field, tx_fit_rows(&fit, f, shape, batch->field[f]),
+        TX_TRY(tx_plan_write(plan->plan, field, tx_narrow_rows(&narrow, f, shape, batch->field[f]),
                              (size_t)tx_shape_count(shape) * tx_dtype_size(tx_tensor_dtype(field))));
     }
     return TX_OK;
