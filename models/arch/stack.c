@@ -186,6 +186,13 @@ void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_
 
 /* ---- Graph ------------------------------------------------------------------------------------------- */
 
+int64_t tx_stack_row_length(const tx_graph *graph, const tx_tensor *tokens)
+{
+    int32_t chunk;
+    const tx_tensor *sequences = tx_find_input(graph, "sequences");
+    return tx_tensor_shape(sequences ? sequences : tokens)->dim[1] * tx_graph_cp_size(graph, &chunk);
+}
+
 static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_arch_options *o)
 {
     const tx_tensor *tokens = tx_find_input(graph, "input_ids");
@@ -193,10 +200,8 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
         return tx_fail(TX_INVALID, "options.size is %zu, expected %zu", o->size, sizeof *o);
     if (!tokens || tx_tensor_shape(tokens)->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
         return tx_fail(TX_INVALID, "the graph must have an input input_ids, I32 [B, T]");
-    int32_t chunk;
-    const tx_tensor *sequences = tx_find_input(graph, "sequences");
-    int64_t tokens_in_row = tx_tensor_shape(sequences ? sequences : tokens)->dim[1] * tx_graph_cp_size(graph, &chunk);
-    int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
+    const int64_t tokens_in_row = tx_stack_row_length(graph, tokens);
+    const int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
     if (positions > c->positions)
         return tx_fail(TX_INVALID, "%" PRId64 " positions requested, but the model has only %" PRId64, positions,
                        c->positions);
@@ -212,7 +217,8 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
                                                               : "");
     if (o->cache > 0 && (tx_find_input(graph, "attention_starts") || tx_find_input(graph, "position_ids")))
         return tx_fail(TX_INVALID, "attention_starts and position_ids cannot be used with a cache");
-    if (sequences && (o->cache > 0 || tx_arch_recurs(c) || !tx_find_input(graph, "position_ids")))
+    if (tx_find_input(graph, "sequences") &&
+        (o->cache > 0 || tx_arch_recurs(c) || !tx_find_input(graph, "position_ids")))
         return tx_fail(TX_INVALID, "sequences need position_ids, and neither a cache nor recurrent layers");
     const bool lengths = tx_find_input(graph, "attention_lengths") && head != TX_HEAD_SEQ2SEQ;
     if (o->cache > 0 && (o->train || lengths || tokens_in_row > o->cache))

@@ -123,8 +123,9 @@ tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p);
 tx_tensor *tx_stack_clip(const tx_stack *stack, tx_tensor *x, double limit);
 /* RMS norms of q, which has `q` columns, and of k, each over all its heads: qkv is q | k | v, gamma those of q | k. */
 tx_tensor *tx_stack_whole_norms(tx_tensor *qkv, tx_tensor *gamma, int64_t q, float eps);
-/* The positions of a row of all ranks that share it, or of its cache. With the input `sequences`, those of a sequence.
- */
+/* The positions of a row of all ranks that share it. With the input `sequences`, those of a sequence. */
+int64_t tx_stack_row_length(const tx_graph *graph, const tx_tensor *tokens);
+/* The same, or the positions of its cache if these are more. */
 int64_t tx_stack_length(const tx_stack *stack);
 /* Attention over packed qkv, causal if the head is, with the block's KV caches if there are any. `options` must hold
  * this rank's heads, and the scale. */

@@ -9,10 +9,7 @@
 
 int64_t tx_stack_length(const tx_stack *stack)
 {
-    int32_t chunk;
-    const tx_tensor *sequences = tx_find_input(stack->graph, "sequences");
-    const int64_t row =
-        tx_tensor_shape(sequences ? sequences : stack->tokens)->dim[1] * tx_graph_cp_size(stack->graph, &chunk);
+    const int64_t row = tx_stack_row_length(stack->graph, stack->tokens);
     return stack->options->cache > row ? stack->options->cache : row;
 }
 
