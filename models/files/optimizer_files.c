@@ -73,10 +73,7 @@ static tx_status write_states(const states *s, const char *path)
                               : tx_fail(TX_MEMORY, "%s: no memory for a tensor of the optimizer's states", path);
     for (size_t i = 0; i < s->count && !status; i++)
         status = tx_weights_append(s->model, part_of(s, i), s->at[i].param, 0, &s->tensor[i], buffer, writer);
-    if (writer && status)
-        tx_st_discard(writer);
-    else if (writer)
-        status = tx_st_commit(writer);
+    status = tx_st_end(writer, status);
     free(buffer);
     return status;
 }

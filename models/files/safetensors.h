@@ -96,5 +96,7 @@ tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes);
 tx_status tx_st_commit(tx_st_writer *writer);
 /* Removes the temporary file and frees the writer; NULL is fine. */
 void tx_st_discard(tx_st_writer *writer);
+/* Commits after TX_OK, else discards, and returns the first failure. NULL is fine after a failure. */
+tx_status tx_st_end(tx_st_writer *writer, tx_status status);
 
 #endif

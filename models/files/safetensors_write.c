@@ -116,3 +116,11 @@ void tx_st_discard(tx_st_writer *writer)
     tx_file_discard(writer->file);
     free(writer);
 }
+
+tx_status tx_st_end(tx_st_writer *writer, tx_status status)
+{
+    if (!status)
+        return tx_st_commit(writer);
+    tx_st_discard(writer);
+    return status;
+}

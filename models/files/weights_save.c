@@ -250,10 +250,7 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
     tx_status status = TX_OK;
     for (int32_t p = first; p < end && !status; p++)
         status = write_tensor(s, p, writer);
-    if (status)
-        tx_st_discard(writer);
-    else
-        status = tx_st_commit(writer);
+    status = tx_st_end(writer, status);
     if (!tx_file_defers_flush) /* else the file is verified when it is flushed */
         TX_THEN(status, verify_shard(s, path, first, end));
     return status;

@@ -379,11 +379,9 @@ static tx_status write_weights(combine *c, const char *folder)
     TX_THEN(status, tx_st_create(TX_PATH(folder, TX_LORA_WEIGHTS), tensor, c->modules * 2, &writer));
     for (int32_t i = 0; i < c->modules && !status; i++)
         status = write_module(c, i, writer);
-    if (status && writer)
-        tx_st_discard(writer);
     free(tensor);
     free(name);
-    return status ? status : tx_st_commit(writer);
+    return tx_st_end(writer, status);
 }
 
 /* The configuration: that of the first adapter, with the exact modules, their ranks, and scale 1. */

@@ -371,10 +371,7 @@ static tx_status write_pieces(tx_model *model, const adapter_file *f, const char
     for (int32_t i = 0; i < f->count && !status; i++)
         status = tx_weights_append(model, TX_PARAM_WEIGHT, f->piece[i].param, f->piece[i].first, &f->tensor[i],
                                    f->buffer, writer);
-    if (!status)
-        return tx_st_commit(writer);
-    tx_st_discard(writer);
-    return status;
+    return tx_st_end(writer, status);
 }
 
 static tx_status save_weights(tx_model *model, const tx_config *config, const char *path)

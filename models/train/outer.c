@@ -204,10 +204,7 @@ static tx_status save_momentum(const tx_outer *o, const char *path)
     tx_status status = tx_st_create(path, tensor, o->params, &writer);
     for (int32_t i = 0; i < o->params && !status; i++)
         status = tx_st_append(writer, o->momentum + o->param[i].first, (size_t)o->param[i].count * sizeof(float));
-    if (writer && status)
-        tx_st_discard(writer);
-    else if (writer)
-        status = tx_st_commit(writer);
+    status = tx_st_end(writer, status);
     free(tensor);
     return status;
 }
