@@ -7,30 +7,13 @@
 #include "models/files/dcp.h"
 #include "models/files/folder.h"
 #include "models/files/hub.h"
+#include "models/tokenizer/bpe.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #define FILE_LIMIT ((int64_t)256 << 20)
 #define RANKS_LIMIT 65536
-
-/* The files of a model other than its weights. */
-static const char *const others[] = {"generation_config.json",
-                                     "tokenizer.json",
-                                     "tokenizer_config.json",
-                                     "vocab.json",
-                                     "merges.txt",
-                                     "added_tokens.json",
-                                     "vocab.txt",
-                                     "special_tokens_map.json",
-                                     "chat_template.jinja",
-                                     "tokenizer.model",
-                                     "spiece.model",
-                                     "sentencepiece.bpe.model",
-                                     "spm.model",
-                                     "tekken.json",
-                                     "tiktoken.model",
-                                     "config.json"};
 
 static bool every(const void *context, const char *tensor)
 {
@@ -52,8 +35,10 @@ static tx_status convert(const char *from, const char *to, int64_t ranks, const 
     tx_weights *weights;
     TX_TRY(tx_weights_open(from, &weights));
     tx_status status = ranks > 0 ? tx_dcp_write(weights, to, (int32_t)ranks, report) : write_folder(weights, to);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        TX_THEN(status, tx_folder_copy_file(from, to, others[i], FILE_LIMIT));
+    for (size_t i = 0; !status && tx_tokenizer_file_name(i); i++)
+        status = tx_folder_copy_file(from, to, tx_tokenizer_file_name(i), FILE_LIMIT);
+    TX_THEN(status, tx_folder_copy_file(from, to, "generation_config.json", FILE_LIMIT));
+    TX_THEN(status, tx_folder_copy_file(from, to, "config.json", FILE_LIMIT));
     if (!status && !tx_file_exists(TX_PATH(to, "config.json")))
         tx_reporter_print(report, "%s has no config.json: copy that of the model and its tokenizer to %s", from, to);
     tx_weights_close(weights);

@@ -192,6 +192,8 @@ typedef enum tx_tokenizer_file {
     TX_TOKENIZER_TEMPLATE,
     TX_SOURCES
 } tx_tokenizer_file;
+/* The names of these files and of others from which a tokenizer can be made: NULL after the last. */
+const char *tx_tokenizer_file_name(size_t index);
 
 struct tx_tokenizer {
     tx_tokenizer_steps normalizer, pre_tokenizer, decoder;

@@ -40,6 +40,11 @@ static const struct {
              {"tiktoken.model", tx_make_of_tiktoken}};
 #define OLDER (sizeof older / sizeof older[0])
 
+const char *tx_tokenizer_file_name(size_t index)
+{
+    return index < TX_SOURCES ? names[index] : index < TX_SOURCES + OLDER ? older[index - TX_SOURCES].name : NULL;
+}
+
 /* The row of a file's name, or of tokenizer.model. */
 static size_t find_older(const char *name)
 {
