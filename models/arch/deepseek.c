@@ -32,7 +32,7 @@ static const tx_stack_row mistral4_rows[] = {
     LAST_ROWS,
 };
 
-/* Of DeepSeek-V3.2. The index is not trained, because all of its choices are the same. */
+/* The index of DeepSeek-V3.2 is not trained, because all of its choices are the same. */
 #define INDEX LAYER "self_attn.indexer."
 #define INDEX_ROW(slot, name, ...)                                                       \
     {                                                                                    \

@@ -57,7 +57,7 @@ static const tx_stack_row minimax_rows[] = {
     LAST_ROWS,
 };
 
-/* The factors of the stream and of what is added to it. */
+/* The factors of the stream and of the part that a layer adds to it. */
 #define FACTORS(name, of) \
     MULTIPLIER(name##_alpha_factor, residual.factors[of][0]), MULTIPLIER(name##_beta_factor, residual.factors[of][1])
 static const tx_config_key minimax_keys[] = {COMMON_KEYS,

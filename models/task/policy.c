@@ -192,13 +192,15 @@ void tx_policy_sized(const tx_task *task, int64_t most, tx_own_task *own)
 
 void tx_policy_share(tx_own_task *own, int64_t count)
 {
-    tx_field *f = own->field;
-    memcpy(f + TX_POLICY_POSITION_IDS, fields + TX_POLICY_POSITION_IDS,
+    static const int of_tokens[] = {TX_POLICY_INPUT_IDS, TX_POLICY_POSITION_IDS, TX_POLICY_PLACES};
+    memcpy(own->field + TX_POLICY_POSITION_IDS, fields + TX_POLICY_POSITION_IDS,
            sizeof fields - TX_POLICY_POSITION_IDS * sizeof *fields);
-    f[TX_POLICY_INPUT_IDS].of_block = true;
-    f[TX_POLICY_INPUT_IDS].width = f[TX_POLICY_POSITION_IDS].width = f[TX_POLICY_PLACES].width =
-        f[TX_POLICY_ROWS].width;
-    f[TX_POLICY_INPUT_IDS].group = f[TX_POLICY_POSITION_IDS].group = f[TX_POLICY_PLACES].group = (int32_t)count;
+    for (size_t i = 0; i < sizeof of_tokens / sizeof *of_tokens; i++) {
+        tx_field *f = &own->field[of_tokens[i]];
+        f->of_block = true;
+        f->width = own->field[TX_POLICY_ROWS].width;
+        f->group = (int32_t)count;
+    }
 }
 
 #define TASK(word, ...)                                             \

@@ -103,10 +103,9 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
 {
     const tx_trainer_options *o = tx_trainer_options_of(trainer);
     tx_comm *comm = o->across ? o->across : o->comm;
-    const tx_comm *context = tx_trainer_options_of(trainer)->parallel.context;
-    const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, same = context ? context->size : 1,
-                  ranks = comm ? comm->size / same : 1;
-    TX_TRY(tx_trainer_check_samples(tx_trainer_options_of(trainer), samples));
+    const tx_comm *context = o->parallel.context;
+    const int64_t rows = o->eval_batch, same = context ? context->size : 1, ranks = comm ? comm->size / same : 1;
+    TX_TRY(tx_trainer_check_samples(o, samples));
     if (same > 1 && samples->task->keep)
         return tx_fail(TX_UNSUPPORTED, "context parallelism is not implemented for evaluations of %s",
                        samples->task->name);
@@ -116,7 +115,7 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
               .groups = ranks,
               .samples = samples,
               .outputs = tx_run_columns(trainer)};
-    const tx_parallel_options *parallel = &tx_trainer_options_of(trainer)->parallel;
+    const tx_parallel_options *parallel = &o->parallel;
     p.gathers = parallel->zero_stage == 3 || parallel->expert;
     void *memory = malloc((size_t)(rows * tx_task_row_bytes(samples->task, samples->block)));
     const bool reduces = p.outputs && samples->task->keep;

@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PATH_ROOM 4096
-
 static tx_status write_states(const tx_running *r, const char *folder)
 {
     if (r->options->set->only_model)
@@ -145,7 +143,7 @@ static tx_status set_best(tx_running *r)
 /* With local steps every rank has states of its own. It writes them to rank 0's folder. */
 static tx_status save_apart(tx_running *r, tx_status status)
 {
-    char folder[PATH_ROOM] = "";
+    char folder[TX_PATH_ROOM] = "";
     if (!r->outer || r->options->set->only_model)
         return status;
     if (!status && r->committing.checkpoint)
@@ -249,7 +247,7 @@ tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state
                         const char *output_dir)
 {
     tx_results results = {0};
-    char path[PATH_ROOM];
+    char path[TX_PATH_ROOM];
     TX_TRY(tx_optimizer_load(model, states_of(trainer, checkpoint, path, sizeof path)));
     results.value[TX_RESULT_UPDATES] = (float)state->updates;
     results.value[TX_RESULT_SKIPPED] = (float)state->skipped;
