@@ -471,14 +471,17 @@ void tx_file_discard(tx_file *file)
     file_free(file);
 }
 
+tx_status tx_file_end(tx_file *file, tx_status status)
+{
+    if (!status)
+        return tx_file_commit(file);
+    tx_file_discard(file);
+    return status;
+}
+
 static tx_status fill(tx_file *file, const void *data, size_t size)
 {
-    const tx_status status = tx_file_append(file, data, size);
-    if (status) {
-        tx_file_discard(file);
-        return status;
-    }
-    return tx_file_commit(file);
+    return tx_file_end(file, tx_file_append(file, data, size));
 }
 
 tx_status tx_file_write(const char *path, const void *data, size_t size)

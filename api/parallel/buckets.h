@@ -63,7 +63,7 @@ typedef struct tx_bucket_range {
 /* A transfer that a plan has started and not yet waited for. */
 typedef struct tx_moving {
     tx_command command; /* REDUCE_GRADIENTS, REDUCE_SHARDS or GATHER_WEIGHTS */
-    tx_event *arrived;  /* after the copy from device to window; NULL if complete */
+    tx_event *arrived;  /* after the copies from and to the window so far; NULL if complete */
     int32_t request;    /* of the communicator; -1 if it starts after that copy */
 } tx_moving;
 

@@ -195,8 +195,11 @@ tx_status tx_host_begin_transfer(tx_model *model, const tx_command *c)
     tx_moving m = {.command = *c, .request = -1};
     if (!status && is_in_place(c))
         status = begin(model, &m);
-    else if (!status) { /* copies in both directions follow the computation so far */
-        status = tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER);
+    else if (!status) {
+        if (own.count == 0) /* data arrive where copies of earlier ones may still read */
+            status = e->backend->mark(e->context, TX_QUEUE_TRANSFER, &m.arrived);
+        /* Copies in both directions follow the computation so far. */
+        TX_THEN(status, tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER));
         if (!status && own.count > 0)
             status = to_window(model, c, own, &m.arrived);
     }
@@ -314,6 +317,8 @@ tx_status tx_host_begin_message(tx_model *model, const tx_command *c)
     const bool out = c->op == TX_OP_SEND;
     const tx_operand *x = &c->in[TX_IN(send, x)], *w = &c->out[TX_OUT(send, w)];
     const tx_operand *place = w->dtype == TX_DTYPE_COUNT ? x : w;
+    if (place->arena == TX_ARENA_OFFLOADED) /* an activation that was here may still be on its way to the device */
+        TX_TRY(tx_finish_copies(e));
     if (out && place == x)
         TX_TRY(e->backend->finish(e->context));
     else if (out)

@@ -35,4 +35,12 @@ static inline tx_status tx_operand_write(const tx_model *model, const tx_operand
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, o), o->offset + at, from, bytes);
 }
 
+/* Waits for the copies of the transfer queue so far. The host may then write to memory that they read. */
+static inline tx_status tx_finish_copies(const tx_engine *e)
+{
+    tx_event *copied = NULL;
+    TX_TRY(e->backend->mark(e->context, TX_QUEUE_TRANSFER, &copied));
+    return e->backend->wait(e->context, copied);
+}
+
 #endif

@@ -9,13 +9,9 @@
 tx_status tx_host_move_file(tx_model *model, const tx_command *c)
 {
     const bool out = c->op == TX_OP_WRITE_FILE;
-    const tx_engine *e = model->engine;
     const tx_operand *file = out ? &c->out[0] : &c->in[0], *memory = out ? &c->in[0] : &c->out[0];
-    tx_event *copied = NULL;
-    if (memory->arena == TX_ARENA_STAGING) {
-        TX_TRY(e->backend->mark(e->context, TX_QUEUE_TRANSFER, &copied));
-        TX_TRY(e->backend->wait(e->context, copied));
-    }
+    if (memory->arena == TX_ARENA_STAGING)
+        TX_TRY(tx_finish_copies(model->engine));
     return tx_swap_begin(model->file.swap, out, model->arena[file->arena].filed[file->chunk] + file->offset,
                          tx_operand_host(model, memory), tx_operand_bytes(file));
 }

@@ -395,10 +395,7 @@ static tx_status write_rank(writer *w, int32_t rank, const tx_reporter *report)
     TX_TRY(tx_file_create(path, &w->file));
     w->written = 0;
     const tx_status status = write_parts(w, rank, report, path);
-    if (!status)
-        return tx_file_commit(w->file);
-    tx_file_discard(w->file);
-    return status;
+    return tx_file_end(w->file, status);
 }
 
 static tx_status write_all(writer *w, const tx_reporter *report)

@@ -191,10 +191,7 @@ static tx_status write_predictions(const tx_job *j, const char *path, const floa
         TX_THEN(status, samples->task->predict(samples, i, j->inputs.config, outputs + i * columns, file));
         TX_THEN(status, tx_file_append(file, "\n", 1));
     }
-    if (!status)
-        return tx_file_commit(file);
-    tx_file_discard(file);
-    return status;
+    return tx_file_end(file, status);
 }
 
 /* Writes a line with the names of the labels, or with the scores of a sample. */
@@ -233,10 +230,7 @@ static tx_status write_scores(const tx_job *j, const float *outputs)
         status = write_scores_line(config, i, scores, file);
     }
     free(scores);
-    if (!status)
-        return tx_file_commit(file);
-    tx_file_discard(file);
-    return status;
+    return tx_file_end(file, status);
 }
 
 /* Whether the outputs of the task are logits of the labels of texts. */

@@ -372,9 +372,5 @@ tx_status tx_loader_dump_order(const tx_samples *samples, const tx_loader_option
     }
     TX_THEN(status, tx_file_append(file, text, used));
     tx_grouping_free(c.grouping);
-    if (status) {
-        tx_file_discard(file);
-        return status;
-    }
-    return tx_file_commit(file);
+    return tx_file_end(file, status);
 }

@@ -198,9 +198,5 @@ tx_status tx_rollout_log(const tx_rollout *r)
         TX_THEN(status, tx_file_append(file, "\n", 1));
         free(line);
     }
-    if (status) {
-        tx_file_discard(file);
-        return status;
-    }
-    return tx_file_commit(file);
+    return tx_file_end(file, status);
 }

@@ -76,7 +76,7 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs experts "expert" $adapter --lora_dropout 0.2
     pairs experts "expert" $adapter --load_in_4bit
     pairs experts "expert" $adapter --load_in_8bit
-    pairs small "tensor sequence pipeline" --activation_offloading
+    pairs small "tensor sequence pipeline context" --activation_offloading
     pairs experts "expert" --activation_offloading
     pairs experts "context" --router_z_loss_coef 0.3
     pairs small "sequence context pipeline" --debug underflow_overflow

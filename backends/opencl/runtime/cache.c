@@ -260,10 +260,7 @@ static tx_status store(const char *path, const cache_header *header, const void 
         return status;
     status = tx_file_append(file, header, sizeof *header);
     TX_THEN(status, tx_file_append(file, data, header->size));
-    if (!status)
-        return tx_file_commit(file);
-    tx_file_discard(file);
-    return status;
+    return tx_file_end(file, status);
 }
 
 void tx_cl_cache_store(const tx_context *context, const char *key, const void *data, size_t size)
