@@ -479,17 +479,12 @@ tx_status tx_file_end(tx_file *file, tx_status status)
     return status;
 }
 
-static tx_status fill(tx_file *file, const void *data, size_t size)
-{
-    return tx_file_end(file, tx_file_append(file, data, size));
-}
-
 tx_status tx_file_write(const char *path, const void *data, size_t size)
 {
     TX_NEEDS(path && (data || !size), TX_INVALID);
     tx_file *file;
     TX_TRY(tx_file_create(path, &file));
-    return fill(file, data, size);
+    return tx_file_end(file, tx_file_append(file, data, size));
 }
 
 tx_status tx_file_write_output(const char *path, const void *data, size_t size)
@@ -497,5 +492,5 @@ tx_status tx_file_write_output(const char *path, const void *data, size_t size)
     TX_NEEDS(path && (data || !size), TX_INVALID);
     tx_file *file;
     TX_TRY(tx_file_create_output(path, &file));
-    return fill(file, data, size);
+    return tx_file_end(file, tx_file_append(file, data, size));
 }

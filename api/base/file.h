@@ -41,7 +41,7 @@ tx_status tx_file_append(tx_file *file, const void *data, size_t size);
 tx_status tx_file_commit(tx_file *file);
 /* Removes the temporary file and frees `file`, which may be NULL. Keeps the thread's error message. */
 void tx_file_discard(tx_file *file);
-/* Commits the file, or discards it if `status`, that of what was written so far, is a failure. Returns the failure. */
+/* Commits the file, or if `status` is a failure discards it and returns the failure. */
 tx_status tx_file_end(tx_file *file, tx_status status);
 
 #endif
