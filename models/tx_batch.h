@@ -9,7 +9,9 @@
  *         status = tx_batch_step(batch, &running);
  *
  * Prompts are computed in pieces between the steps of the other requests. Requests with the same prompt that follow
- * each other compute it once. A request gets the same tokens and log-probabilities whatever else is in the batch.
+ * each other compute it once. If a prompt begins as an earlier one did, such as the next turn of a conversation, it
+ * takes over the caches of equal pieces from a slot that still has them. Pieces have 256, 64 or 16 tokens. A request
+ * gets the same tokens and log-probabilities whatever else is, or was, in the batch.
  *
  * Requests may use different adapters (LoRA) of the model:
  *
@@ -51,6 +53,7 @@ typedef struct tx_batch_likely {
 typedef struct tx_batch_token {
     int32_t id;
     bool prompt;                /* it is a token of the prompt */
+    int64_t cached;             /* first tokens of the prompt that had been computed before the request */
     double logprob;             /* NaN if the request has no `logprobs`, and for the first token of a prompt */
     const tx_batch_likely *top; /* the most likely tokens, best first, during the call; equal ones by id */
     int32_t top_count;

@@ -129,6 +129,41 @@ static tx_status check(const tx_batch *b, const tx_batch_request *r, int64_t lim
     return tx_check_ids(r->ids, r->count, b->vocab);
 }
 
+/* Where the caches of a request come from: `slot` continues the first `count` tokens of slot `from`. */
+typedef struct beginning {
+    int64_t slot, from, count;
+} beginning;
+
+/* Returns a free slot, or -1: the first, or of a server the one whose request is the oldest. */
+static int64_t free_slot(const tx_batch *b)
+{
+    const tx_batch_sequence *s = b->sequence;
+    int64_t found = -1;
+    for (int64_t i = 0; i < b->count; i++)
+        if (!s[i].used && (found < 0 || (b->owner.lm && s[i].ticket < s[found].ticket)))
+            found = i;
+    return found;
+}
+
+/* Chooses a free slot. A request of a server continues the slot with the longest beginning of its prompt, if the slot
+ * has little more: it is probably the next turn of a conversation. Otherwise the beginning is copied to another slot.
+ */
+static beginning find_beginning(const tx_batch *b, const tx_batch_request *r)
+{
+    const int64_t any = free_slot(b);
+    beginning best = {any, any, 0};
+    if (b->keep)
+        best.count = tx_slots_shared(b->slots, any, r->adapter, r->ids, r->count);
+    for (int64_t i = 0; i < b->count && b->owner.lm && !r->echo; i++) {
+        const tx_batch_sequence *s = &b->sequence[i];
+        const int64_t count = tx_slots_begun(b->slots, i, r->adapter, r->ids, r->count);
+        const bool continues = !s->used && 2 * count > s->prompt + s->generated;
+        if (count > best.count && (continues || b->copies || i == any))
+            best = (beginning){continues ? i : any, i, count};
+    }
+    return best;
+}
+
 tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
 {
     TX_NEEDS(batch && request, TX_INVALID);
@@ -137,12 +172,13 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
                           : unset       ? batch->context - request->count
                                         : tx_generation_limit(request->how, request->count);
     TX_TRY(check(batch, request, limit));
-    int64_t i = 0;
-    while (i < batch->count && batch->sequence[i].used)
-        i++;
-    if (i == batch->count)
+    if (tx_batch_free_slots(batch) == 0)
         return tx_fail(TX_INVALID, "tx_batch_add: all %" PRId64 " slots are in use", batch->count);
+    const beginning from = find_beginning(batch, request);
+    const int64_t i = from.slot;
     TX_TRY(tx_slots_adapt(batch->slots, i, request->adapter));
+    if (from.count > 0 && from.from != i)
+        TX_TRY(tx_slots_copy(batch->slots, from.from, from.count, &(int32_t){(int32_t)i}, 1));
     tx_constraint *constraint = NULL;
     tx_generation how = *request->how;
     if (batch->owner.lm)
@@ -150,15 +186,14 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
     if (how.grammar)
         TX_TRY(tx_constraint_create(how.grammar, &constraint));
     tx_batch_sequence *s = &batch->sequence[i];
-    const tx_batch_request *r = request;
     *s = (tx_batch_sequence){.used = true,
                              .request = *request,
                              .how = how,
                              .ticket = batch->tickets++,
                              .ids = s->ids,
                              .prompt = request->count,
-                             .computed =
-                                 batch->keep ? tx_slots_shared(batch->slots, i, r->adapter, r->ids, r->count) : 0,
+                             .computed = from.count,
+                             .cached = from.count,
                              .limit = limit,
                              .constraint = constraint};
     memcpy(s->ids, request->ids, (size_t)request->count * sizeof *s->ids);

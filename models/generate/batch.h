@@ -18,7 +18,8 @@ typedef struct tx_batch_sequence {
     tx_generation how;
     uint64_t ticket;          /* order of arrival */
     int32_t *ids;             /* [context]: prompt and new tokens */
-    int64_t prompt, computed; /* tokens of the prompt; those that are computed */
+    int64_t prompt, computed; /* tokens of the prompt; those that are computed, */
+    int64_t cached;           /* and those of them that were there before the request */
     int64_t generated, limit; /* new tokens; their largest number */
     tx_constraint *constraint;
 } tx_batch_sequence;
@@ -33,8 +34,8 @@ typedef struct tx_batch_prompt {
 
 struct tx_batch {
     tx_batch_owner owner; /* all NULL without */
-    bool keep, whole;     /* keep caches of ended requests; compute the first prompts at once */
-    bool copies;          /* requests with the same prompt copy its caches */
+    bool keep, whole;     /* keep the caches of the request before; compute the first prompts at once */
+    bool copies;          /* requests with the same prompt, and of a server with the same beginning, copy its caches */
     int64_t draft_tokens; /* the most that a step computes */
     tx_speculator speculator;
     tx_slots *slots;

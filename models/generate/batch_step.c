@@ -27,7 +27,7 @@ static void end_request(tx_batch *b, tx_batch_sequence *s, tx_batch_end end)
     s->used = false;
     tx_constraint_free(s->constraint);
     s->constraint = NULL;
-    if (!b->keep)
+    if (!b->keep && !b->owner.lm)
         tx_slots_keep(b->slots, s - b->sequence, holds_last(b, s) ? b->last.count : 0);
     request.end(request.context, end);
 }
@@ -39,7 +39,7 @@ static bool report(const tx_batch *b, const tx_batch_sequence *s, int32_t id, bo
 {
     const tx_batch_request *r = &s->request;
     tx_batch_likely top[TX_BATCH_TOP];
-    tx_batch_token token = {.id = id, .prompt = prompt, .logprob = NAN, .top = top};
+    tx_batch_token token = {.id = id, .prompt = prompt, .cached = s->cached, .logprob = NAN, .top = top};
     if (logits && r->logprobs) {
         const double all = tx_log_sum(logits, b->vocab);
         token.logprob = (double)logits[id] - all;
@@ -161,7 +161,7 @@ static tx_status copy_prompt(tx_batch *b, bool *done)
         TX_TRY(tx_slots_copy(b->slots, from, last->count, b->tokens, copies));
     for (int64_t i = 0; i < count; i++) {
         tx_batch_sequence *s = &b->sequence[b->slot[i]];
-        s->computed = s->prompt;
+        s->computed = s->cached = s->prompt;
         tx_slots_keep(b->slots, b->slot[i], s->prompt);
         choose(b, s, last->logits);
     }

@@ -22,22 +22,34 @@ static void set_logits(tx_slots *s, int64_t slot, int64_t row)
     memcpy(s->logits + slot * s->padded, s->read + row * s->padded, (size_t)s->padded * sizeof *s->logits);
 }
 
+/* Of slots without a token in this step: */
+enum { NO_ROW = -1, SPARE_ROW = -2 };
+
+/* Chooses a slot for a row without a token: of those without a row the one with the fewest tokens, which costs least.
+ */
+static int64_t take_spare(tx_slots *s)
+{
+    int64_t least = -1;
+    for (int64_t i = 0; i < s->count; i++)
+        if (s->new[i] == NO_ROW && (least < 0 || s->filled[i] < s->filled[least]))
+            least = i;
+    s->new[least] = SPARE_ROW;
+    return least;
+}
+
 /* Runs a decode plan. Its rows without a token compute one for other slots, at a position that their next token or
  * piece of a prompt overwrites. It does not change their states. */
 static tx_status step(tx_slots *s, const tx_slots_pass *p, const int32_t *slot, const int32_t *tokens, int64_t count,
                       const int32_t *sources)
 {
-    int64_t other = 0;
     for (int64_t i = 0; i < s->count; i++)
-        s->new[i] = -1;
+        s->new[i] = NO_ROW;
     for (int64_t i = 0; i < count; i++) {
         s->new[slot[i]] = tokens[i];
         s->mixed[slot[i]] = set_rates(s, slot[i], s->filled[slot[i]] + 1) || s->mixed[slot[i]];
     }
     for (int64_t i = 0; i < p->rows; i++) {
-        for (; p->slots && i >= count && s->new[other] >= 0; other++)
-            ;
-        const int64_t at = !p->slots ? i : i < count ? slot[i] : other++;
+        const int64_t at = !p->slots ? i : i < count ? slot[i] : take_spare(s);
         s->rows[i] = (int32_t)at;
         s->tokens[i] = s->new[at] >= 0 ? s->new[at] : 0;
         s->counts[i] = s->new[at] >= 0;
@@ -50,7 +62,9 @@ static tx_status step(tx_slots *s, const tx_slots_pass *p, const int32_t *slot, 
     TX_TRY(status);
     for (int64_t i = 0; i < count; i++) {
         set_logits(s, slot[i], p->slots ? i : slot[i]);
-        s->held[slot[i] * s->context + s->filled[slot[i]]++] = tokens[i];
+        const int64_t at = slot[i] * s->context + s->filled[slot[i]]++;
+        s->held[at] = tokens[i];
+        s->piece[at] = 0;
     }
     return TX_OK;
 }
@@ -81,6 +95,16 @@ static void hold(tx_slots *s, int64_t slot, const int32_t *ids, int64_t count)
 {
     memmove(s->held + slot * s->context, ids, (size_t)count * sizeof *ids);
     s->filled[slot] = (int32_t)count;
+}
+
+/* Marks the tokens at..end-1 as a piece, or with `length` 0 as none. A piece that starts before `first` changes parts
+ * of earlier ones. */
+static void mark_piece(tx_slots *s, int64_t slot, int64_t first, int64_t at, int64_t end, int64_t length)
+{
+    int32_t *piece = s->piece + slot * s->context;
+    const int64_t from = at < first ? 0 : at;
+    memset(piece + from, 0, (size_t)(end - from) * sizeof *piece);
+    piece[at] = at < first ? 0 : (int32_t)length;
 }
 
 /* Reads a prompt as source, and computes the token with which the decoder begins. */
@@ -127,8 +151,10 @@ tx_status tx_slots_start(tx_slots *slots, const tx_prompt *prompts, int64_t coun
             if (prompts[r].count > first && prompts[r].count <= first + p->length)
                 set_logits(s, r, r);
     }
-    for (int64_t r = 0; r < count; r++)
+    for (int64_t r = 0; r < count; r++) {
         hold(s, r, prompts[r].ids, prompts[r].count);
+        mark_piece(s, r, 0, 0, prompts[r].count, 0);
+    }
     return TX_OK;
 }
 
@@ -180,6 +206,7 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
     s->filled[slot] = 0; /* after a failure the cache is invalid */
     TX_TRY(tx_slots_run(s, p, NULL));
     hold(s, slot, ids, end);
+    mark_piece(s, slot, *first, at, end, all ? 0 : p->length);
     if (end == count)
         set_logits(s, slot, all ? end - 1 - at : 0);
     if (all) {
@@ -216,6 +243,18 @@ int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, int64_t adapter, co
 {
     const int64_t same = tx_slots_same(slots, slot, adapter, ids, count);
     return slots->recurs && same < slots->filled[slot] ? 0 : same;
+}
+
+int64_t tx_slots_begun(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
+{
+    const tx_slots *s = slots;
+    const int64_t same = s->recurs || s->pairs ? 0 : tx_slots_same(s, slot, adapter, ids, count);
+    for (int64_t first = 0;;) {
+        const int64_t length = pass_for(&s->prefill, count - first)->length;
+        if (first + length > same || s->piece[slot * s->context + first] != length)
+            return first;
+        first += length;
+    }
 }
 
 bool tx_slots_holds(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
@@ -260,6 +299,7 @@ tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int3
     TX_TRY(tx_slots_run_copies(s, &s->copier));
     for (int64_t i = 0; i < copies; i++) {
         hold(s, to[i], s->held + from * s->context, count);
+        memcpy(s->piece + to[i] * s->context, s->piece + from * s->context, (size_t)count * sizeof *s->piece);
         s->adapter[to[i]] = s->adapter[from];
         s->place[to[i]] = s->place[from];
         s->mixed[to[i]] = false;
@@ -328,6 +368,7 @@ static tx_status exchange(tx_slots *s, const int32_t *sources)
     if (!old)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     move_rows(s->held, row, sources, s->count, old);
+    move_rows(s->piece, row, sources, s->count, old);
     move_rows(s->filled, sizeof *s->filled, sources, s->count, old);
     move_rows(s->mixed, sizeof *s->mixed, sources, s->count, old);
     move_rows(s->rates, rates, sources, s->count, old);

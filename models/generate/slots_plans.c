@@ -121,6 +121,7 @@ static tx_status add_copier(tx_slots *s, tx_model *model, bool caches, tx_slots_
 #define ARRAYS(X)                               \
     X(filled, count)                            \
     X(held, count *(size_t)s->context)          \
+    X(piece, count *(size_t)s->context)         \
     X(new, count)                               \
     X(rates, count *(size_t)(s->pairs + 1))     \
     X(row_rates, count *(size_t)(s->pairs + 1)) \

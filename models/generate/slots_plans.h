@@ -43,7 +43,8 @@ struct tx_slots {
     const tx_config *config;
     tx_model *model;
     int32_t *filled; /* of each slot: number of tokens in its cache */
-    int32_t *held;   /* [count, context]: these tokens */
+    int32_t *held;   /* [count, context]: these tokens, and */
+    int32_t *piece;  /* [count, context]: the length of the piece of a prompt that began there, or 0 */
     /* Rotary frequencies that depend on the length (tx_architecture.rates): their number or 0, those of each slot,
      * those of a plan's rows, and whether the keys in a slot have different ones. */
     int64_t pairs;
@@ -52,7 +53,7 @@ struct tx_slots {
     int64_t *adapter;                            /* of each slot: that of its cache, or 0; */
     int32_t *place, *row_places;                 /* its place in the configuration's bank, or -1; those of rows */
     float *masks;                                /* of a plan's tokens */
-    int32_t *new;                                /* scratch of a step: the token of each slot, or -1 */
+    int32_t *new;                                /* scratch of a step: the token of each slot, or below 0 */
     int32_t *tokens, *positions, *rows, *chosen; /* inputs */
     int32_t *counts, *spans;                     /* of a plan's rows: tokens without padding; input spans */
     int32_t *states;                             /* inputs of copiers: sources of states */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Continuous batching by the public header, with a small random GPT-2. Requests in a full batch get the same tokens and
  * the same bits of log-probabilities as in an empty one. Tokens equal those of tx_lm_generate, and log-probabilities
- * those of tx_lm_logits. Requests with the same prompt get the same bits as alone, and the prompt is computed once.
- * Also refusals and requests that are cancelled.
+ * those of tx_lm_logits. Requests with the same prompt get the same bits as alone, and the prompt is computed once; so
+ * do those whose prompts begin as others. Also refusals and requests that are cancelled.
  *
  *     test_batch DEVICE */
 #include "models/arch/gpt2.h"
@@ -79,6 +79,7 @@ typedef struct answer {
     int32_t ids[NEW];
     double logprob[LONGEST + NEW], best[LONGEST + NEW];
     int64_t count, reported, most; /* `most`: cancel after so many new tokens, or 0 */
+    int64_t cached;                /* tokens of the prompt */
     bool ended, gone;
     tx_batch_end end;
 } answer;
@@ -88,6 +89,7 @@ static bool token(void *context, const tx_batch_token *t)
     answer *a = context;
     assert_false(a->ended);
     assert_int_equal(t->top_count, isnan(t->logprob) ? 0 : 3);
+    a->cached = t->cached;
     a->logprob[a->reported] = t->logprob;
     a->best[a->reported++] = t->top_count ? t->top[0].logprob : 0.0;
     for (int32_t i = 1; i < t->top_count; i++)
@@ -345,6 +347,74 @@ static void test_once(void **state)
     tx_lm_free(lm);
 }
 
+/* Prompts, of which the first `shared` tokens are those of an earlier one. Two slots have caches for the first `cached`
+ * of them: pieces of 256, 64 and 16 tokens that are whole and equal. */
+static const struct turn {
+    int64_t of, shared, count, cached;
+} turns[] = {
+    {0, 0, 270, 0},     {0, 264, 300, 256}, /* continues the first slot */
+    {2, 0, 140, 0},                         /* the second one */
+    {2, 70, 100, 64},                       /* the first one, as the second one has more than the beginning */
+    {2, 140, 200, 128},                     /* continues the second one, although its last piece had padding */
+    {4, 70, 100, 64},                       /* copies from it while it is running */
+    {4, 200, 300, 0},                       /* a longer prompt begins with a longer piece */
+};
+
+static void ask_turn(tx_batch *batch, const tx_lm *lm, int64_t turn, answer *to)
+{
+    static int32_t ids[sizeof turns / sizeof turns[0]][LONGEST];
+    tx_generation how = *tx_lm_generation(lm);
+    how.max_new_tokens = how.min_new_tokens = NEW;
+    for (int64_t t = 0; t < turns[turn].count; t++)
+        ids[turn][t] =
+            t < turns[turn].shared ? ids[turns[turn].of][t] : (int32_t)((turn * 31 + t * t + t) % (VOCAB - 1));
+    const tx_batch_request r = {.size = sizeof r,
+                                .ids = ids[turn],
+                                .count = turns[turn].count,
+                                .how = &how,
+                                .logprobs = true,
+                                .top = 3,
+                                .context = to,
+                                .token = token,
+                                .end = end};
+    *to = (answer){.count = 0};
+    assert_ok(tx_batch_add(batch, &r));
+}
+
+/* Computes steps until the request has a token, or with `all` until the batch is empty. */
+static void compute(tx_batch *batch, const answer *a, bool all)
+{
+    for (bool running = true; running && (all || a->count == 0);)
+        assert_ok(tx_batch_step(batch, &running));
+}
+
+static void test_turns(void **state)
+{
+    enum { TURNS = sizeof turns / sizeof turns[0], BUSY = 4 };
+    static answer together[TURNS], alone[TURNS];
+    tx_lm *lm = open_lm(state);
+    tx_batch *batch;
+    assert_ok(tx_batch_create(lm, 2, 0, &batch));
+    for (int64_t i = 0; i < TURNS; i++) {
+        ask_turn(batch, lm, i, &together[i]);
+        compute(batch, &together[i], i != BUSY);
+        assert_int_equal(together[i].cached, turns[i].cached);
+    }
+    tx_batch_free(batch);
+    assert_ok(tx_batch_create(lm, 1, 0, &batch));
+    for (int64_t i = 0; i < TURNS; i++) {
+        answer other = {.most = 1}; /* begins otherwise */
+        add(batch, 1, tx_lm_generation(lm), &other);
+        compute(batch, &other, true);
+        ask_turn(batch, lm, i, &alone[i]);
+        compute(batch, &alone[i], true);
+        assert_int_equal(alone[i].cached, 0);
+        assert_true(same(&together[i], &alone[i]));
+    }
+    tx_batch_free(batch);
+    tx_lm_free(lm);
+}
+
 int main(int argc, char **argv)
 {
     device = tx_test_device(argc > 1 ? argv[1] : device);
@@ -352,6 +422,7 @@ int main(int argc, char **argv)
                                        cmocka_unit_test(test_against_lm),
                                        cmocka_unit_test(test_groups),
                                        cmocka_unit_test(test_once),
+                                       cmocka_unit_test(test_turns),
                                        cmocka_unit_test(test_ends),
                                        cmocka_unit_test_setup_teardown(test_groups, set_up_hybrid, close_scratch),
                                        cmocka_unit_test_setup_teardown(test_groups, set_up_mamba, close_scratch)};

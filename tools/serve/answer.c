@@ -209,8 +209,9 @@ static tx_json *make_choice(serve_text *t)
 
 tx_json *serve_usage(const serve_call *c)
 {
-    return tx_json_pack("{s:I, s:I, s:I}", "prompt_tokens", c->prompt_tokens, "completion_tokens", c->tokens,
-                        "total_tokens", c->prompt_tokens + c->tokens);
+    tx_json *details = c->inputs ? NULL : tx_json_pack("{s:I}", "cached_tokens", c->cached);
+    return tx_json_pack("{s:I, s:I, s:I, s:o?}", "prompt_tokens", c->prompt_tokens, "completion_tokens", c->tokens,
+                        "total_tokens", c->prompt_tokens + c->tokens, "prompt_tokens_details", details);
 }
 
 /* Appends the items of /v1/responses, which has one text. */
@@ -289,6 +290,7 @@ bool serve_add_token(serve_text *text, const tx_batch_token *token)
     if (c->status >= 400)
         return false;
     if (!token->prompt) {
+        c->cached += text->generated == 0 && text->sample == 0 ? token->cached : 0; /* a prompt counts once */
         text->generated++;
         c->tokens++;
     }

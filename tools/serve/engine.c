@@ -56,6 +56,7 @@ static void on_end(void *context, tx_batch_end end)
     s->counters.cancelled += end == TX_BATCH_CANCELLED;
     if (--c->left == 0) {
         serve_leave_model(c);
+        s->counters.cached += c->cached;
         s->counters.seconds += tx_now() - c->begun;
         s->counters.calls++;
     }

@@ -187,7 +187,7 @@ static tx_status set_asked(const serve_call *c, tx_json *answer, const char *key
 static tx_json *usage_of(const serve_call *c)
 {
     return tx_json_pack("{s:I, s:{s:I}, s:I, s:{s:I}, s:I}", "input_tokens", c->prompt_tokens, "input_tokens_details",
-                        "cached_tokens", (int64_t)0, "output_tokens", c->tokens, "output_tokens_details",
+                        "cached_tokens", c->cached, "output_tokens", c->tokens, "output_tokens_details",
                         "reasoning_tokens", c->response.thoughts, "total_tokens", c->prompt_tokens + c->tokens);
 }
 

@@ -229,6 +229,7 @@ static enum MHD_Result get_metrics(exchange *e)
         {"counter", "texts_total", "Texts that ended.", (double)c.texts},
         {"counter", "texts_cancelled_total", "Texts that were cancelled.", (double)c.cancelled},
         {"counter", "prompt_tokens_total", "Tokens of prompts.", (double)c.prompt_tokens},
+        {"counter", "prompt_tokens_cached_total", "Tokens of prompts whose caches were there.", (double)c.cached},
         {"counter", "generation_tokens_total", "New tokens.", (double)c.tokens},
         {"counter", "request_seconds_sum", "Seconds from arrival to the end of requests.", c.seconds},
         {"counter", "request_seconds_count", "Requests in txserve_request_seconds_sum.", (double)c.calls},

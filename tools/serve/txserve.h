@@ -169,6 +169,7 @@ struct serve_call {
     int64_t most;               /* documents in the answer of a rerank */
     bool documents;             /* with their texts */
     int64_t prompt_tokens, tokens;
+    int64_t cached;   /* of the prompts: tokens that were not computed again */
     void *connection; /* NULL once the client has left */
     int client;       /* its socket */
     bool waits;       /* the connection is suspended */
@@ -182,7 +183,7 @@ struct serve_call {
 
 /* Counters, as /metrics reports them. */
 typedef struct serve_counters {
-    int64_t prompt_tokens, tokens, texts, cancelled;
+    int64_t prompt_tokens, cached, tokens, texts, cancelled;
     int64_t status[6]; /* responses by hundreds of the status */
     double seconds, first_seconds;
     int64_t calls, firsts; /* calls in `seconds` and in `first_seconds` */
