@@ -177,8 +177,8 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
     const beginning from = find_beginning(batch, request);
     const int64_t i = from.slot;
     TX_TRY(tx_slots_adapt(batch->slots, i, request->adapter));
-    if (from.count > 0 && from.from != i)
-        TX_TRY(tx_slots_copy(batch->slots, from.from, from.count, &(int32_t){(int32_t)i}, 1));
+    if (from.count > 0)
+        TX_TRY(tx_slots_begin(batch->slots, from.from, from.count, i));
     tx_constraint *constraint = NULL;
     tx_generation how = *request->how;
     if (batch->owner.lm)

@@ -91,22 +91,6 @@ static int64_t set_piece(tx_slots *s, const tx_slots_pass *p, int64_t row, int64
     return at;
 }
 
-static void hold(tx_slots *s, int64_t slot, const int32_t *ids, int64_t count)
-{
-    memmove(s->held + slot * s->context, ids, (size_t)count * sizeof *ids);
-    s->filled[slot] = (int32_t)count;
-}
-
-/* Marks the tokens at..end-1 as a piece, or with `length` 0 as none. A piece that starts before `first` changes parts
- * of earlier ones. */
-static void mark_piece(tx_slots *s, int64_t slot, int64_t first, int64_t at, int64_t end, int64_t length)
-{
-    int32_t *piece = s->piece + slot * s->context;
-    const int64_t from = at < first ? 0 : at;
-    memset(piece + from, 0, (size_t)(end - from) * sizeof *piece);
-    piece[at] = at < first ? 0 : (int32_t)length;
-}
-
 /* Reads a prompt as source, and computes the token with which the decoder begins. */
 static tx_status read_source(tx_slots *s, int64_t slot, const tx_prompt *prompt)
 {
@@ -152,19 +136,10 @@ tx_status tx_slots_start(tx_slots *slots, const tx_prompt *prompts, int64_t coun
                 set_logits(s, r, r);
     }
     for (int64_t r = 0; r < count; r++) {
-        hold(s, r, prompts[r].ids, prompts[r].count);
-        mark_piece(s, r, 0, 0, prompts[r].count, 0);
+        tx_slots_hold(s, r, prompts[r].ids, prompts[r].count);
+        tx_slots_mark_piece(s, r, 0, 0, prompts[r].count, 0);
     }
     return TX_OK;
-}
-
-/* The longest plan that the rest of a prompt fills, or else the shortest. */
-static const tx_slots_pass *pass_for(const tx_slots_passes *of, int64_t left)
-{
-    int32_t i = of->count - 1;
-    while (i > 0 && of->pass[i].length > left)
-        i--;
-    return &of->pass[i];
 }
 
 /* Computes the next token of a prompt by a decode plan. */
@@ -195,9 +170,10 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
     if (set_rates(s, slot, count) || s->mixed[slot]) /* keys with other frequencies are computed again */
         *first = 0;
     s->mixed[slot] = false;
-    const tx_slots_pass *p = pass_for(all ? &s->score : &s->prefill, count - *first);
+    s->kept[slot] = *first < s->kept[slot] ? 0 : s->kept[slot];
+    const tx_slots_pass *p = tx_slots_pass_for(all ? &s->score : &s->prefill, count - *first);
     if (must_step(s, p, *first) && !all)
-        p = pass_for(&s->prefill, 1);
+        p = tx_slots_pass_for(&s->prefill, 1);
     if (must_step(s, p, *first))
         return step_prompt(s, slot, ids, first, all, stride);
     const int64_t at = set_piece(s, p, 0, slot, &(tx_prompt){ids, count}, *first), end = tx_min(count, at + p->length);
@@ -205,8 +181,10 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
         s->chosen[i] = (int32_t)i;
     s->filled[slot] = 0; /* after a failure the cache is invalid */
     TX_TRY(tx_slots_run(s, p, NULL));
-    hold(s, slot, ids, end);
-    mark_piece(s, slot, *first, at, end, all ? 0 : p->length);
+    tx_slots_hold(s, slot, ids, end);
+    tx_slots_mark_piece(s, slot, *first, at, end, all ? 0 : p->length);
+    if (s->keeps && p == s->prefill.pass + s->prefill.count - 1 && end - *first == p->length)
+        TX_TRY(tx_slots_keep_states(s, slot, slot, end));
     if (end == count)
         set_logits(s, slot, all ? end - 1 - at : 0);
     if (all) {
@@ -230,115 +208,12 @@ tx_status tx_slots_adapt(tx_slots *slots, int64_t slot, int64_t adapter)
     return TX_OK;
 }
 
-int64_t tx_slots_same(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
-{
-    const int64_t most = slots->adapter[slot] == adapter ? tx_min(slots->filled[slot], count - 1) : 0;
-    int64_t same = 0;
-    while (same < most && slots->held[slot * slots->context + same] == ids[same])
-        same++;
-    return same;
-}
-
-int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
-{
-    const int64_t same = tx_slots_same(slots, slot, adapter, ids, count);
-    return slots->recurs && same < slots->filled[slot] ? 0 : same;
-}
-
-int64_t tx_slots_begun(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
-{
-    const tx_slots *s = slots;
-    const int64_t same = s->recurs || s->pairs ? 0 : tx_slots_same(s, slot, adapter, ids, count);
-    for (int64_t first = 0;;) {
-        const int64_t length = pass_for(&s->prefill, count - first)->length;
-        if (first + length > same || s->piece[slot * s->context + first] != length)
-            return first;
-        first += length;
-    }
-}
-
-bool tx_slots_holds(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
-{
-    const tx_slots *s = slots;
-    const int64_t filled = s->filled[slot];
-    return (filled == count || (filled > count && !s->recurs && !s->pairs)) && !s->mixed[slot] &&
-           s->adapter[slot] == adapter && memcmp(s->held + slot * s->context, ids, (size_t)count * sizeof *ids) == 0;
-}
-
-/* Sets the inputs of copiers: rows `to` of the states become row `from`. */
-static void set_states(tx_slots *s, int64_t from, const int32_t *to, int64_t copies)
-{
-    for (int64_t i = 0; i < s->count + s->spare; i++)
-        s->states[i] = (int32_t)i;
-    for (int64_t i = 0; i < copies; i++)
-        s->states[to[i]] = (int32_t)from;
-}
-
-/* Copies the states of a slot to another one. */
-static tx_status copy_states(tx_slots *s, int64_t from, int64_t to)
-{
-    set_states(s, from, &(int32_t){(int32_t)to}, 1);
-    return tx_slots_run_copies(s, &s->keeper);
-}
-
-tx_status tx_slots_copy(tx_slots *slots, int64_t from, int64_t count, const int32_t *to, int64_t copies)
-{
-    tx_slots *s = slots;
-    const size_t rates = (size_t)s->pairs * sizeof *s->rates;
-    if (!s->copier.plan)
-        return tx_fail(TX_INVALID, "generate: these slots were compiled without copies");
-    for (int64_t i = 0; i < s->count; i++) {
-        s->rows[i] = (int32_t)i;
-        s->positions[i] = (int32_t)count;
-    }
-    for (int64_t i = 0; i < copies; i++) {
-        s->rows[to[i]] = (int32_t)from;
-        s->filled[to[i]] = 0; /* after a failure the cache is invalid */
-    }
-    set_states(s, from, to, copies);
-    TX_TRY(tx_slots_run_copies(s, &s->copier));
-    for (int64_t i = 0; i < copies; i++) {
-        hold(s, to[i], s->held + from * s->context, count);
-        memcpy(s->piece + to[i] * s->context, s->piece + from * s->context, (size_t)count * sizeof *s->piece);
-        s->adapter[to[i]] = s->adapter[from];
-        s->place[to[i]] = s->place[from];
-        s->mixed[to[i]] = false;
-        memcpy(s->rates + to[i] * s->pairs, s->rates + from * s->pairs, rates);
-    }
-    return TX_OK;
-}
-
 /* ---- Draft tokens --------------------------------------------------------------------------------------- */
 
 int64_t tx_slots_scored(const tx_slots *slots, int64_t first)
 {
     const tx_slots_pass *p = slots->score.pass;
     return slots->score.count == 0 || must_step(slots, p, first) ? 1 : p->length;
-}
-
-tx_status tx_slots_mark(tx_slots *slots, int64_t slot)
-{
-    tx_slots *s = slots;
-    if (!s->spare)
-        return TX_OK;
-    s->marked = s->filled[slot];
-    memcpy(s->marked_ids, s->held + slot * s->context, (size_t)s->marked * sizeof *s->held);
-    return copy_states(s, slot, s->count);
-}
-
-tx_status tx_slots_go_back(tx_slots *slots, int64_t slot, int64_t *count)
-{
-    tx_slots *s = slots;
-    const int32_t *held = s->held + slot * s->context;
-    if (s->recurs && *count < s->filled[slot]) {
-        s->filled[slot] = 0; /* after a failure the cache is invalid */
-        const size_t bytes = (size_t)s->marked * sizeof *held;
-        *count = s->spare && *count >= s->marked && memcmp(s->marked_ids, held, bytes) == 0 ? s->marked : 0;
-        if (*count > 0)
-            TX_TRY(copy_states(s, s->count, slot));
-    }
-    tx_slots_keep(s, slot, *count);
-    return TX_OK;
 }
 
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
@@ -397,11 +272,6 @@ tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tok
     for (int64_t k = 0; k < count && s->config->architecture->restarts; k++)
         TX_TRY(restart(s, slot[k]));
     return TX_OK;
-}
-
-void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count)
-{
-    slots->filled[slot] = (int32_t)count;
 }
 
 const float *tx_slots_logits(const tx_slots *slots, int64_t slot)

@@ -60,9 +60,12 @@ int64_t tx_slots_same(const tx_slots *slots, int64_t slot, int64_t adapter, cons
 /* The part of it that tx_slots_keep can keep: with recurrent layers none unless the prompt continues all of the tokens,
  * because states cannot go back. */
 int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count);
-/* The part of it that the slot computed in the same pieces as this prompt would be, so that the bits are the same. 0
- * with recurrent layers, and with frequencies that depend on the length. */
+/* The part of it that the slot computed in the same pieces as this prompt would be, so that the bits are the same. With
+ * recurrent layers all of the longest pieces or none. 0 with frequencies that depend on the length. */
 int64_t tx_slots_begun(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count);
+/* Begins a slot with the first `count` tokens of slot `from`, as many as tx_slots_begun returned, which may be the same
+ * slot. Another one only with options.copies. */
+tx_status tx_slots_begin(tx_slots *slots, int64_t from, int64_t count, int64_t to);
 /* Whether a slot has the caches of exactly this prompt with this adapter, maybe followed by other tokens. It does not
  * if later tokens changed them: states of recurrent layers, and keys whose frequencies depend on the length. */
 bool tx_slots_holds(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count);

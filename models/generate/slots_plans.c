@@ -135,8 +135,9 @@ static tx_status add_copier(tx_slots *s, tx_model *model, bool caches, tx_slots_
     X(rows, count)                              \
     X(counts, count)                            \
     X(spans, 3 * count)                         \
-    X(states, count + 1)                        \
+    X(states, count + (size_t)s->spare)         \
     X(marked_ids, (size_t)s->context + 1)       \
+    X(kept, count)                              \
     X(chosen, outputs)                          \
     X(logits, count *(size_t)s->padded)         \
     X(read, outputs *(size_t)s->padded)
@@ -177,7 +178,8 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     s->autocast = o->autocast;
     s->ranks = o->ranks;
     s->recurs = tx_arch_recurs(config);
-    s->spare = s->recurs && o->draft_tokens > 0;
+    s->keeps = s->recurs && s->varied && !o->draft_tokens;
+    s->spare = s->keeps ? s->count : s->recurs && o->draft_tokens > 0;
     s->context = round_up(o->context, config->positions);
     s->pairs = tx_arch_pairs(config);
     s->vocab = config->vocab_size;

@@ -37,8 +37,10 @@ struct tx_slots {
     int64_t count, context, vocab, padded, beams;  /* padded: vocabulary in memory */
     tx_comm *ranks;                                /* that divide the model; or NULL */
     bool varied, q8_0, recurs; /* recurs: a slot has states, which only continue after its last token */
-    int64_t spare, marked;     /* rows of states for tx_slots_mark, 0 or 1; the number of tokens they belong to */
-    int32_t *marked_ids;       /* these tokens */
+    bool keeps;                /* the states after the last of the longest pieces of each slot */
+    int64_t spare, marked;     /* more rows of states: if `keeps` one a slot, or one for tx_slots_mark, whose tokens */
+    int32_t *marked_ids;       /* are these */
+    int32_t *kept;             /* of each slot: tokens of the states that it keeps; 0 without */
     tx_dtype autocast;
     const tx_config *config;
     tx_model *model;
@@ -63,6 +65,15 @@ struct tx_slots {
     struct tx_watchdog *watch; /* that learns of messages; or NULL */
 };
 
+/* The longest plan that `left` tokens of a prompt fill, or else the shortest. */
+const tx_slots_pass *tx_slots_pass_for(const tx_slots_passes *of, int64_t left);
+/* Remembers the tokens of a slot (slots_held.c). */
+void tx_slots_hold(tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
+/* Marks the tokens at..end-1 as a piece, or with `length` 0 as none. A piece that starts before `first` changes parts
+ * of earlier ones. */
+void tx_slots_mark_piece(tx_slots *slots, int64_t slot, int64_t first, int64_t at, int64_t end, int64_t length);
+/* Keeps the states of row `from`, those after `count` tokens, so that a prompt can begin with them. */
+tx_status tx_slots_keep_states(tx_slots *slots, int64_t from, int64_t slot, int64_t count);
 void tx_slots_pass_free(const tx_slots_pass *pass);
 /* Runs a plan on the inputs in the struct. `sources` is that of tx_slots_step (slots_run.c). */
 tx_status tx_slots_run(tx_slots *slots, const tx_slots_pass *pass, const int32_t *sources);

@@ -348,16 +348,18 @@ static void test_once(void **state)
 }
 
 /* Prompts, of which the first `shared` tokens are those of an earlier one. Two slots have caches for the first `cached`
- * of them: pieces of 256, 64 and 16 tokens that are whole and equal. */
+ * of them: pieces of 256, 64 and 16 tokens that are whole and equal. Of recurrent layers they have states for `kept`.
+ */
 static const struct turn {
-    int64_t of, shared, count, cached;
+    int64_t of, shared, count, cached, kept;
+    bool goes_on; /* while the next one is added */
 } turns[] = {
-    {0, 0, 270, 0},     {0, 264, 300, 256}, /* continues the first slot */
-    {2, 0, 140, 0},                         /* the second one */
-    {2, 70, 100, 64},                       /* the first one, as the second one has more than the beginning */
-    {2, 140, 200, 128},                     /* continues the second one, although its last piece had padding */
-    {4, 70, 100, 64},                       /* copies from it while it is running */
-    {4, 200, 300, 0},                       /* a longer prompt begins with a longer piece */
+    {0, 0, 270, 0, 0, false},       {0, 264, 300, 256, 256, true}, /* continues the first slot */
+    {1, 260, 290, 256, 256, false},                                /* copies from it to the second one */
+    {3, 0, 140, 0, 0, false},                                      /* the first one, which has been free for longer */
+    {3, 70, 100, 64, 0, false},  /* the second one, as the first one has more than the beginning */
+    {3, 140, 200, 128, 0, true}, /* continues the first one, whose last piece had padding */
+    {5, 70, 100, 64, 0, false},     {5, 200, 300, 0, 0, false}, /* a longer prompt begins with a longer piece */
 };
 
 static void ask_turn(tx_batch *batch, const tx_lm *lm, int64_t turn, answer *to)
@@ -388,17 +390,17 @@ static void compute(tx_batch *batch, const answer *a, bool all)
         assert_ok(tx_batch_step(batch, &running));
 }
 
-static void test_turns(void **state)
+static void ask_turns(void **state, bool recurs)
 {
-    enum { TURNS = sizeof turns / sizeof turns[0], BUSY = 4 };
+    enum { TURNS = sizeof turns / sizeof turns[0] };
     static answer together[TURNS], alone[TURNS];
     tx_lm *lm = open_lm(state);
     tx_batch *batch;
     assert_ok(tx_batch_create(lm, 2, 0, &batch));
     for (int64_t i = 0; i < TURNS; i++) {
         ask_turn(batch, lm, i, &together[i]);
-        compute(batch, &together[i], i != BUSY);
-        assert_int_equal(together[i].cached, turns[i].cached);
+        compute(batch, &together[i], !turns[i].goes_on);
+        assert_int_equal(together[i].cached, recurs ? turns[i].kept : turns[i].cached);
     }
     tx_batch_free(batch);
     assert_ok(tx_batch_create(lm, 1, 0, &batch));
@@ -415,16 +417,29 @@ static void test_turns(void **state)
     tx_lm_free(lm);
 }
 
+static void test_turns(void **state)
+{
+    ask_turns(state, false);
+}
+
+static void test_recurrent_turns(void **state)
+{
+    ask_turns(state, true);
+}
+
 int main(int argc, char **argv)
 {
     device = tx_test_device(argc > 1 ? argv[1] : device);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowd),
-                                       cmocka_unit_test(test_against_lm),
-                                       cmocka_unit_test(test_groups),
-                                       cmocka_unit_test(test_once),
-                                       cmocka_unit_test(test_turns),
-                                       cmocka_unit_test(test_ends),
-                                       cmocka_unit_test_setup_teardown(test_groups, set_up_hybrid, close_scratch),
-                                       cmocka_unit_test_setup_teardown(test_groups, set_up_mamba, close_scratch)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_against_lm),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_once),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test_setup_teardown(test_groups, set_up_hybrid, close_scratch),
+        cmocka_unit_test_setup_teardown(test_groups, set_up_mamba, close_scratch),
+        cmocka_unit_test_setup_teardown(test_recurrent_turns, set_up_hybrid, close_scratch),
+        cmocka_unit_test_setup_teardown(test_recurrent_turns, set_up_mamba, close_scratch)};
     return cmocka_run_group_tests(tests, set_up, close_scratch);
 }
