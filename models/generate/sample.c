@@ -17,6 +17,8 @@
 #define BLOCK 128
 /* Scores that the compiler compares at once. */
 #define LANES 16
+/* More tokens than that are faster in buckets than sorted. */
+#define LARGE 4096
 
 static int64_t blocks_of(int64_t vocab)
 {
@@ -25,12 +27,17 @@ static int64_t blocks_of(int64_t vocab)
 
 tx_status tx_choice_create(int64_t vocab, tx_choice *choice)
 {
+    const bool large = vocab > LARGE;
     choice->vocab = vocab;
     choice->largest = malloc((size_t)blocks_of(vocab) * sizeof *choice->largest);
     choice->scores = malloc((size_t)vocab * sizeof *choice->scores);
-    choice->heap = malloc((size_t)vocab * sizeof *choice->heap);
+    choice->nearness = malloc((size_t)vocab * sizeof *choice->nearness);
+    choice->items = malloc((size_t)vocab * sizeof *choice->items);
+    choice->spare = malloc((size_t)vocab * sizeof *choice->spare);
     choice->weights = malloc((size_t)vocab * sizeof *choice->weights);
-    return choice->largest && choice->scores && choice->heap && choice->weights
+    choice->sums = large ? malloc(TX_BUCKETS * sizeof *choice->sums) : NULL;
+    return choice->largest && choice->scores && choice->nearness && choice->items && choice->spare && choice->weights &&
+                   (choice->sums || !large)
                ? TX_OK
                : tx_fail(TX_MEMORY, "generate: no memory to choose a token");
 }
@@ -39,8 +46,11 @@ void tx_choice_free(tx_choice *choice)
 {
     free(choice->largest);
     free(choice->scores);
-    free(choice->heap);
+    free(choice->nearness);
+    free(choice->items);
+    free(choice->spare);
     free(choice->weights);
+    free(choice->sums);
     *choice = (tx_choice){0};
 }
 
@@ -159,16 +169,12 @@ static double uniform(uint64_t seed, uint64_t sample, uint64_t place)
 typedef struct weights {
     const float *scores;
     double largest, inverse; /* largest score, 1 / temperature */
+    const double *of;        /* by id, of the tokens that may be drawn */
 } weights;
 
 static double log_weight(const weights *w, int64_t id)
 {
     return ((double)w->scores[id] - w->largest) * w->inverse;
-}
-
-static double weight(const weights *w, int64_t id)
-{
-    return exp(log_weight(w, id));
 }
 
 /* Orders by descending score, equal scores by id. */
@@ -186,103 +192,118 @@ static float reached_by(int64_t k, const tx_choice *choice)
     if (k > blocks)
         return last.score;
     for (int64_t b = 0; b < blocks; b++)
-        tx_heap_push(choice->heap, (size_t)b, sizeof last, before, &(tx_scored){choice->largest[b], (int32_t)b});
+        tx_heap_push(choice->items, (size_t)b, sizeof last, before, &(tx_scored){choice->largest[b], (int32_t)b});
     for (int64_t i = 0; i < k; i++)
-        tx_heap_pop(choice->heap, (size_t)(blocks - i), sizeof last, before, &last);
+        tx_heap_pop(choice->items, (size_t)(blocks - i), sizeof last, before, &last);
     return last.score;
 }
 
-/* Adds the tokens whose scores reach `least` to the empty heap. Returns their number. */
+/* Lists the tokens whose scores reach `least`, by descending id. Returns their number. */
 static int64_t gather(const float *scores, float least, const tx_choice *choice)
 {
     int64_t count = 0;
-    for (int64_t i = 0; i < choice->vocab; i++) {
-        if (i % BLOCK == 0 && choice->largest[i / BLOCK] < least)
-            i += BLOCK - 1;
-        else if (scores[i] >= least)
-            tx_heap_push(choice->heap, (size_t)count++, sizeof *choice->heap, before,
-                         &(tx_scored){scores[i], (int32_t)i});
+    for (int64_t b = blocks_of(choice->vocab) - 1; b >= 0; b--) {
+        const int64_t end = tx_min((b + 1) * BLOCK, choice->vocab);
+        for (int64_t i = end - 1; i >= b * BLOCK && choice->largest[b] >= least; i--)
+            if (scores[i] >= least)
+                choice->items[count++] = (tx_scored){scores[i], (int32_t)i};
     }
     return count;
 }
 
-/* Returns a score that all tokens reach which top_k, or else top_p and min_p let pass. `all` is the sum of weights. */
-static float bound(const tx_generation *how, const weights *w, const tx_choice *choice, bool limited, double all)
+static bool is_limited(const tx_generation *how, const tx_choice *choice)
 {
-    if (limited)
+    return how->top_k > 0 && how->top_k < choice->vocab;
+}
+
+/* Computes the weights of all tokens. Returns their sum. */
+static double weigh(const weights *w, const tx_choice *choice)
+{
+    double all = 0.0;
+    for (int64_t i = 0; i < choice->vocab; i++)
+        all += choice->weights[i] = exp(log_weight(w, i));
+    return all;
+}
+
+/* Returns a score that all tokens reach which top_k, or else top_p and min_p let pass. `all` is the sum of weights. */
+static float bound(const tx_generation *how, const weights *w, const tx_choice *choice, double all)
+{
+    if (is_limited(how, choice))
         return reached_by(how->top_k, choice);
     /* Tokens with less than this part of the weights have less than 1 - top_p together. Half of it, for rounding. */
     const double small = how->top_p < 1.0 ? 0.5 * (1.0 - how->top_p) * all / (double)choice->vocab : 0.0;
     return (float)(w->largest + log(fmax(small, 0.5 * how->min_p)) / w->inverse);
 }
 
-/* Gathers the tokens that may pass top_k, top_p and min_p in a heap, moves those that pass to its end, the most likely
- * last, and sets `last` to it. Returns their number. */
-static int64_t keep(const tx_generation *how, const weights *w, const tx_choice *choice, const tx_scored **last)
+/* Sorts `count` tokens that may pass top_k, top_p and min_p, and sets `last` to the most likely one; the others are
+ * before it. Returns the number of those that pass. */
+static int64_t keep(const tx_generation *how, const weights *w, const tx_choice *choice, double all, int64_t count,
+                    const tx_scored **last)
 {
-    const int64_t vocab = choice->vocab;
-    const bool limited = how->top_k > 0 && how->top_k < vocab, nucleus = !limited && how->top_p < 1.0;
-    tx_scored *heap = choice->heap;
+    const bool limited = is_limited(how, choice), nucleus = !limited && how->top_p < 1.0;
     int64_t kept = 0;
-    double all = 0.0, sum = 0.0;
-    for (int64_t i = 0; nucleus && i < vocab; i++)
-        all += weight(w, i);
-    const int64_t count = gather(w->scores, bound(how, w, choice, limited, all), choice);
-    while (kept < count) { /* pops the most likely token */
-        if (limited && kept >= how->top_k && heap[0].score < heap[count - kept].score)
+    double sum = 0.0;
+    *last = tx_scored_sort(choice->items, choice->spare, count, true) + count - 1;
+    for (int64_t i = 0; !nucleus && i < count; i++)
+        choice->weights[(*last)[-i].id] = exp(log_weight(w, (*last)[-i].id));
+    for (; kept < count; kept++) {
+        const tx_scored *next = *last - kept;
+        if (limited && kept >= how->top_k && next->score < next[1].score)
             break; /* lower than the k-th score */
-        if (kept > 0 && ((nucleus && !(sum < how->top_p * all)) || (!limited && weight(w, heap[0].id) < how->min_p)))
+        if (kept > 0 && ((nucleus && !(sum < how->top_p * all)) || (!limited && w->of[next->id] < how->min_p)))
             break;
-        tx_scored first;
-        tx_heap_pop(heap, (size_t)(count - kept), sizeof *heap, before, &first);
-        sum += weight(w, first.id);
-        heap[count - ++kept] = first;
+        sum += w->of[next->id];
     }
-    *last = heap + count - 1;
     const double wanted = limited && how->top_p < 1.0 ? how->top_p * sum : INFINITY;
     double reached = 0.0;
     for (int64_t i = 0; limited && i < kept; i++) {
-        if (i > 0 && (!(reached < wanted) || weight(w, (*last)[-i].id) < how->min_p))
+        if (i > 0 && (!(reached < wanted) || w->of[(*last)[-i].id] < how->min_p))
             return i;
-        reached += weight(w, (*last)[-i].id);
+        reached += w->of[(*last)[-i].id];
     }
     return kept;
 }
 
-/* Moves the `count` tokens that end at `last`, or all if `last` is NULL, to the begin of the heap's memory. */
+/* Lists the `count` tokens that end at `last`, or all if `last` is NULL. */
 static tx_scored *list(const weights *w, const tx_choice *choice, const tx_scored *last, int64_t count)
 {
     if (last)
-        memmove(choice->heap, last - (count - 1), (size_t)count * sizeof *last);
+        memmove(choice->items, last - (count - 1), (size_t)count * sizeof *last);
     for (int64_t i = 0; !last && i < count; i++)
-        choice->heap[i] = (tx_scored){w->scores[i], (int32_t)i};
-    return choice->heap;
+        choice->items[i] = (tx_scored){w->scores[i], (int32_t)i};
+    return choice->items;
 }
 
-/* Keeps the tokens of a list whose information is nearest to the entropy, up to the probability typical_p. They end at
- * `last`. */
-static int64_t keep_typical(const tx_generation *how, const weights *w, tx_scored *heap, int64_t count,
-                            const tx_scored **last)
+/* Sets the nearness of the information of listed tokens to the entropy. Returns the sum of their weights. */
+static double measure_typical(const weights *w, const tx_choice *choice, const tx_scored *items, int64_t count)
 {
-    double all = 0.0, mean = 0.0, sum = 0.0;
-    int64_t kept = 0;
+    double all = 0.0, mean = 0.0;
     for (int64_t i = 0; i < count; i++) {
-        const double part = weight(w, heap[i].id);
+        const double part = w->of[items[i].id];
         all += part;
-        mean += part > 0.0 ? part * log_weight(w, heap[i].id) : 0.0;
+        mean += part > 0.0 ? part * log_weight(w, items[i].id) : 0.0;
     }
-    for (int64_t i = 0; i < count; i++) { /* a heap by the distance from the mean of log(weight) */
-        const int32_t id = heap[i].id;
-        const double off = fabs(log_weight(w, id) - mean / all);
-        tx_heap_push(heap, (size_t)i, sizeof *heap, before, &(tx_scored){(float)-off, id});
+    for (int64_t i = 0; i < count; i++)
+        choice->nearness[items[i].id] = (float)-fabs(log_weight(w, items[i].id) - mean / all);
+    return all;
+}
+
+/* Keeps the listed tokens whose information is nearest to the entropy, up to the probability typical_p. They end at
+ * `last`. */
+static int64_t keep_typical(const tx_generation *how, const weights *w, const tx_choice *choice, double all,
+                            int64_t count, const tx_scored **last)
+{
+    double sum = 0.0;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++)
+        choice->items[i].score = choice->nearness[choice->items[i].id];
+    *last = tx_scored_sort(choice->items, choice->spare, count, false) + count - 1;
+    for (; kept < count; kept++) {
+        const tx_scored *next = *last - kept;
+        if (kept > 0 && !(sum < how->typical_p * all) && !(next->score >= next[1].score))
+            break;
+        sum += w->of[next->id];
     }
-    while (kept < count && (kept == 0 || sum < how->typical_p * all || heap[0].score >= heap[count - kept].score)) {
-        tx_scored first;
-        tx_heap_pop(heap, (size_t)(count - kept), sizeof *heap, before, &first);
-        sum += weight(w, first.id);
-        heap[count - ++kept] = first;
-    }
-    *last = heap + count - 1;
     return kept;
 }
 
@@ -292,30 +313,94 @@ static int64_t leave_out_top(const tx_generation *how, const weights *w, tx_scor
     double all = 0.0, least = INFINITY;
     int64_t kept = 0;
     for (int64_t i = 0; i < count; i++)
-        all += weight(w, tokens[i].id);
+        all += w->of[tokens[i].id];
     for (int64_t i = 0; i < count; i++)
-        if (weight(w, tokens[i].id) >= how->xtc_threshold * all)
-            least = fmin(least, weight(w, tokens[i].id));
+        if (w->of[tokens[i].id] >= how->xtc_threshold * all)
+            least = fmin(least, w->of[tokens[i].id]);
     for (int64_t i = 0; i < count; i++)
-        if (!(weight(w, tokens[i].id) > least))
+        if (!(w->of[tokens[i].id] > least))
             tokens[kept++] = tokens[i];
     return kept;
 }
 
-/* Samples from the `count` tokens that end at `last`, or from the first `count` ids if `last` is NULL. `part` has room
- * for their weights. */
-static int32_t draw(const weights *w, const tx_scored *last, int64_t count, double u, int32_t best, double *part)
+/* Samples from the `count` tokens that end at `last`, or from the first `count` ids if `last` is NULL. */
+static int32_t draw(const weights *w, const tx_scored *last, int64_t count, double u, int32_t best)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < count; i++)
-        sum += part[i] = weight(w, last ? last[-i].id : i);
+        sum += w->of[last ? last[-i].id : i];
     double left = u * sum;
     for (int64_t i = 0; i < count; i++) {
-        left -= part[i];
+        const int64_t id = last ? last[-i].id : i;
+        left -= w->of[id];
         if (left < 0.0)
-            return (int32_t)(last ? last[-i].id : i);
+            return (int32_t)id;
     }
     return best; /* because of rounding */
+}
+
+/* Draws as the other functions do, from tokens in buckets. `all` is the sum of the weights. Returns false if another
+ * order of sums, and so another rounding, may change the token. */
+static bool draw_ranked(const tx_generation *how, const weights *w, const tx_choice *choice, double all, double u,
+                        int32_t *id)
+{
+    const bool typical = how->typical_p < 1.0;
+    const double part = typical ? how->typical_p : how->top_p;
+    const tx_ranked ranked = {typical ? choice->nearness : w->scores,
+                              w->of,
+                              choice->vocab,
+                              how->min_p,
+                              choice->sums,
+                              choice->items,
+                              choice->spare};
+    /* Many times the error of the sum of as many terms. */
+    const double margin = 8.0 * DBL_EPSILON * (double)(choice->vocab + TX_BUCKETS) * all;
+    tx_ranked_place place;
+    if (typical)
+        measure_typical(w, choice, list(w, choice, NULL, choice->vocab), choice->vocab);
+    double sum = tx_ranked_sum(&ranked);
+    if (part < 1.0 && sum > part * all - margin) {
+        if (!tx_ranked_find(&ranked, part * all, margin, typical, &place))
+            return false;
+        sum = place.sum;
+    }
+    if (!tx_ranked_find(&ranked, u * sum, margin, false, &place))
+        return false;
+    *id = place.id;
+    return true;
+}
+
+/* Draws from the tokens that the settings let pass. */
+static int32_t sample(const tx_generation *how, const tx_history *history, const weights *w, const tx_choice *choice,
+                      int32_t best)
+{
+    const double u = uniform(how->seed, history->sample, (uint64_t)history->generated);
+    const bool limited = is_limited(how, choice), cuts = limited || how->top_p < 1.0 || how->min_p > 0.0;
+    const bool typical = how->typical_p < 1.0;
+    const bool leaves_out = how->xtc_probability > uniform(~how->seed, history->sample, (uint64_t)history->generated);
+    const bool nucleus = !limited && how->top_p < 1.0;
+    const tx_scored *last = NULL;
+    double all = nucleus || !cuts ? weigh(w, choice) : 0.0;
+    const float least = cuts ? bound(how, w, choice, all) : -INFINITY;
+    int64_t kept = cuts ? gather(w->scores, least, choice) : choice->vocab;
+    if (kept > LARGE && !limited && cuts != typical && !leaves_out) {
+        int32_t id;
+        all = all > 0.0 ? all : weigh(w, choice);
+        if (draw_ranked(how, w, choice, all, u, &id))
+            return id;
+        kept = cuts ? gather(w->scores, least, choice) : kept;
+    }
+    if (cuts)
+        kept = keep(how, w, choice, all, kept, &last);
+    if (typical) {
+        const double sum = measure_typical(w, choice, list(w, choice, last, kept), kept);
+        kept = keep_typical(how, w, choice, sum, kept, &last);
+    }
+    if (leaves_out) {
+        kept = leave_out_top(how, w, list(w, choice, last, kept), kept);
+        last = choice->items + kept - 1;
+    }
+    return draw(w, last, kept, u, best);
 }
 
 tx_status tx_sample(const tx_generation *how, const tx_history *history, const float *logits, tx_choice *choice,
@@ -335,18 +420,8 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
         *id = best;
         return TX_OK;
     }
-    const weights w = {scores, (double)scores[best], 1.0 / how->temperature};
-    const double u = uniform(how->seed, history->sample, (uint64_t)history->generated);
-    const bool all = (how->top_k <= 0 || how->top_k >= vocab) && how->top_p >= 1.0 && how->min_p <= 0.0;
-    const tx_scored *last = NULL;
-    int64_t kept = all ? vocab : keep(how, &w, choice, &last);
-    if (how->typical_p < 1.0)
-        kept = keep_typical(how, &w, list(&w, choice, last, kept), kept, &last);
-    if (how->xtc_probability > uniform(~how->seed, history->sample, (uint64_t)history->generated)) {
-        kept = leave_out_top(how, &w, list(&w, choice, last, kept), kept);
-        last = choice->heap + kept - 1;
-    }
-    *id = draw(&w, last, kept, u, best, choice->weights);
+    const weights w = {scores, (double)scores[best], 1.0 / how->temperature, choice->weights};
+    *id = sample(how, history, &w, choice, best);
     return TX_OK;
 }
 

@@ -6,7 +6,7 @@
 #ifndef TX_GENERATE_SAMPLE_H
 #define TX_GENERATE_SAMPLE_H
 
-#include "models/generate/generate.h"
+#include "models/generate/ranked.h"
 #include "models/grammar/constraint.h"
 
 /* The tokens before the one that is chosen. */
@@ -18,18 +18,14 @@ typedef struct tx_history {
     const tx_allowed *allowed; /* tokens; NULL allows all */
 } tx_history;
 
-typedef struct tx_scored {
-    float score;
-    int32_t id;
-} tx_scored;
-
 /* Scratch memory for choosing a token. Begin with {0}. */
 typedef struct tx_choice {
     int64_t vocab;
-    float *largest; /* of each block of scores */
-    float *scores;
-    tx_scored *heap;
-    double *weights; /* of the tokens of a draw */
+    float *largest;           /* of each block of scores */
+    float *scores, *nearness; /* adjusted scores; nearness to the mean information, for typical_p */
+    tx_scored *items, *spare;
+    double *weights; /* by id, of the tokens that may be drawn */
+    double *sums;    /* of tx_ranked; NULL for a small vocabulary */
 } tx_choice;
 
 tx_status tx_choice_create(int64_t vocab, tx_choice *choice);
