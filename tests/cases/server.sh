@@ -155,7 +155,8 @@ def test_calls():
 def test_variables():
     with serve("chat-template-kwargs", "t.jinja") as s:
         expect(s, 27, chat_template_kwargs={"enable_thinking": False})
-        expect(s, 21, chat_template_kwargs={"enable_thinking": True}, reasoning_effort="low")
+        expect(s, 21, chat_template_kwargs={"enable_thinking": True}, reasoning_effort="medium")
+        expect(s, "reasoning_effort: the chat template does not read it", reasoning_effort="low")
         expect(s, "does not read enable_thinkng", chat_template_kwargs={"enable_thinkng": False})
         expect(s, "messages is a key of its own", chat_template_kwargs={"messages": []})
         expect(s, "add_generation_prompt is set", chat_template_kwargs={"add_generation_prompt": False})
@@ -190,11 +191,13 @@ def test_tools():
 
 def test_keys():
     harmless = dict(prompt_cache_key="a", safety_identifier="u", modalities=["text"], min_p=0, reasoning_effort=None, chat_template_kwargs={},
-                    skip_special_tokens=True, verbosity="low", top_a=0, typical_p=1.0, logit_bias={}, unknown=None, functions=[], tools=None)
+                    skip_special_tokens=True, verbosity="medium", stream_options={"include_obfuscation": False}, top_a=0, typical_p=1.0, logit_bias={}, unknown=None, functions=[], tools=None)
     with serve("harmless-keys-refused", None, "--chat_template", "chatml") as s:
         for key, value in harmless.items():
             expect(s, 21, **{key: value})
-        for key, value in dict(modalities=["audio"], min_p=1.1, skip_special_tokens=False, mirostat=2, logit_bias={"5000": 1}, unknown=0, functions=[{}]).items():
+        for key, value in dict(modalities=["audio"], min_p=1.1, skip_special_tokens=False, mirostat=2, logit_bias={"5000": 1}, unknown=0, functions=[{}],
+                               verbosity="low", function_call="auto", stream_options={"continuous_usage_stats": True}, response_format={"type": "text", "strict": True},
+                               tool_choice={"type": "allowed_tools", "mode": "auto"}).items():
             expect(s, key, **{key: value})
         expect(s, "the request has no tools", tool_choice={"type": "function", "function": {"name": "f"}})
         expect(s, "a string has at most 512 bytes", stop="a" * 513)

@@ -221,7 +221,14 @@ def test_refused(server, name):
             ("tool_choice", {"input": "a", "tool_choice": {"type": "allowed_tools"}}),
             ("tool_choice", {"input": "a", "tool_choice": "required"}), ("text", {"input": "a", "text": "json"}),
             ("text", {"input": "a", "text": {"format": 5}}), ("schema", {"input": "a", "text": {"format": {
-                "type": "json_schema", "name": "x"}}}), ("summary", {"input": "a", "reasoning": {"summary": "concise"}}),
+                "type": "json_schema", "name": "x"}}}), ("reasoning.summary", {"input": "a", "reasoning": {"summary": "concise"}}),
+            ("reasoning.context", {"input": "a", "reasoning": {"context": "all_turns"}}),
+            ("reasoning.budget: unknown key", {"input": "a", "reasoning": {"budget": 5}}),
+            ("reasoning_effort", {"input": "a", "reasoning": {"effort": "high"}}), ("text.verbosity", {"input": "a", "text": {"verbosity": "low"}}),
+            ("text.format.root: unknown key", {"input": "a", "text": {"format": {"type": "text", "root": 1}}}),
+            ("include is not supported", {"input": "a", "include": ["message.output_text.logprobs"]}),
+            ("stream_options.include_obfuscation", {"input": "a", "stream_options": {"include_obfuscation": True}}),
+            ("text.format: unknown key", {"input": "a", "text.format": {}}), ("tool_choice.mode", {"input": "a", "tool_choice": {"mode": "auto"}}),
             ("instructions", {"input": "a", "instructions": []}), ("unknown key", {"input": "a", "messages": []}),
             ("unknown key", {"input": "a", "n": 2}), ("background", {"input": "a", "background": True}),
             ("temperature", {"input": "a", "temperature": "hot"}), ("content", {"input": [{"type": "reasoning", "content": "x"}]}),
@@ -232,6 +239,10 @@ def test_refused(server, name):
                                                         "max_output_tokens": 2, "truncation": "disabled", "metadata": {"a": "b"},
                                                         "reasoning": {"effort": None, "summary": "auto"}})
     check(status == 200 and got["metadata"] == {"a": "b"}, f"keys without an effect: {got}")
+    for body in ({"include": ["reasoning.encrypted_content"]}, {"text": {"verbosity": "medium"}}, {"reasoning": {"effort": "medium"}},
+                 {"stream_options": {"include_obfuscation": False}}, {"prompt_cache_options": {"mode": "implicit"}}):
+        status, got = server.send("POST", "/v1/responses", {"input": "a", "max_output_tokens": 2, **body})
+        check(status == 200, f"{body}: {got}")
     check(server.send("GET", "/v1/responses/resp_1")[0] == 404, "no answer is stored")
 
 

@@ -25,13 +25,25 @@ static tx_status check_tools(const tx_json *tools)
     return TX_OK;
 }
 
+/* Reads a variable of many templates. Others follow only its default. */
+static tx_status read_effort(const serve_call *c, tx_conversation *said)
+{
+    static const char key[] = "reasoning_effort";
+    const char *effort = "medium";
+    TX_TRY(TX_JSON_OPTIONAL(string, c->body, key, &effort));
+    if (!tx_chat_reads(c->server->chat, key))
+        return strcmp(effort, "medium") == 0
+                   ? TX_OK
+                   : tx_fail(TX_INVALID, "%s: the chat template does not read it: leave it out", key);
+    return tx_json_has(c->body, key) ? tx_json_set_string(said->said, key, effort) : TX_OK;
+}
+
 /* Reads the variables of the template, and the end of the prompt. */
 static tx_status read_variables(const serve_call *c, tx_conversation *said)
 {
     bool asks = true, continues = false;
     tx_json *variables = NULL;
-    if (tx_json_has(c->body, "reasoning_effort"))
-        TX_TRY(tx_json_set(said->said, "reasoning_effort", tx_json_copy(tx_json_find(c->body, "reasoning_effort"))));
+    TX_TRY(read_effort(c, said));
     if (tx_json_has(c->body, "chat_template_kwargs"))
         TX_TRY(tx_json_get(c->body, "chat_template_kwargs", TX_JSON_OBJECT, &variables));
     for (void *i = tx_json_first(variables); i; i = tx_json_next(variables, i))

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -28,17 +29,17 @@ enum {
     IN_ALL = -1
 };
 
-/* The keys of bodies, with spaces between them, and those of generation. Keys without `only` are read, or cannot change
- * an answer. The others may be null or have the JSON in `only`, which changes nothing: TX has no such feature. EMPTY
- * stands for false, 0, "", [] and {}. */
+/* The keys of bodies, with spaces between them, and those of generation; KEY.MEMBER is a key of an object. Keys without
+ * `only` are read, or cannot change an answer. The others may be null or have the JSON in `only` of one of their rows,
+ * which changes nothing: TX has no such feature. EMPTY stands for false, 0, "", [] and {}. */
 #define EMPTY ""
 static const struct {
     const char *keys;
     int in;
     const char *only;
 } rows[] = {
-    {"model user metadata service_tier prompt_cache_key prompt_cache_retention safety_identifier verbosity "
-     "request_id priority cache_prompt",
+    {"model user metadata service_tier prompt_cache_key prompt_cache_options prompt_cache_retention "
+     "safety_identifier request_id priority cache_prompt",
      IN_ALL, NULL},
     {"store", ~IN_RESPONSE, NULL},
     {"input", IN_RESPONSE | IN_EMBED | 1 << SERVE_CLASSIFY, NULL},
@@ -59,15 +60,30 @@ static const struct {
     {"seed stop logit_bias stream dry_sequence_breakers", IN_BOTH | IN_RESPONSE, NULL},
     {"instructions max_output_tokens text reasoning", IN_RESPONSE, NULL},
     {"tools tool_choice parallel_tool_calls chat_template_kwargs", IN_RESPONSE, NULL},
-    {"store previous_response_id conversation background include prompt max_tool_calls top_logprobs stream_options",
-     IN_RESPONSE, EMPTY},
+    {"store previous_response_id conversation background include prompt max_tool_calls top_logprobs", IN_RESPONSE,
+     EMPTY},
     {"truncation", IN_RESPONSE, "\"disabled\""},
+    {"include", IN_RESPONSE, "[\"reasoning.encrypted_content\"]"}, /* thoughts have their text, which may come back */
+    {"text.format text.format.type text.format.name text.format.description text.format.schema text.format.strict "
+     "reasoning.effort stream_options tool_choice.type tool_choice.name",
+     IN_RESPONSE, NULL},
+    {"reasoning.summary reasoning.generate_summary reasoning.context", IN_RESPONSE, "\"auto\""},
+    {"reasoning.mode", IN_RESPONSE, "\"standard\""},
+    {"verbosity", IN_CHAT, "\"medium\""},
+    {"text.verbosity", IN_RESPONSE, "\"medium\""},
     {"n best_of stream_options logprobs response_format json_schema guided_json "
-     "guided_regex guided_choice guided_grammar grammar",
+     "guided_regex guided_choice guided_grammar grammar stream_options.include_usage",
+     IN_BOTH, NULL},
+    {"stream_options.include_obfuscation stream_options.continuous_usage_stats", IN_BOTH | IN_RESPONSE, EMPTY},
+    {"response_format.type response_format.schema response_format.json_schema response_format.json_schema.name "
+     "response_format.json_schema.description response_format.json_schema.schema response_format.json_schema.strict",
      IN_BOTH, NULL},
     {"messages tools documents chat_template_kwargs reasoning_effort add_generation_prompt continue_final_message",
      IN_MESSAGES, NULL},
-    {"tool_choice parallel_tool_calls function_call max_completion_tokens top_logprobs", IN_CHAT, NULL},
+    {"tool_choice parallel_tool_calls max_completion_tokens top_logprobs tool_choice.type tool_choice.function "
+     "tool_choice.function.name",
+     IN_CHAT, NULL},
+    {"function_call", IN_CHAT, "\"none\""},
     {"suffix top_a mirostat use_beam_search early_stopping "
      "ignore_eos stop_token_ids include_stop_str_in_output bad_words prompt_logprobs functions",
      IN_BOTH, EMPTY},
@@ -102,21 +118,39 @@ static bool is_neutral(const tx_json *value, const char *only)
     return same || (equal && isdigit((unsigned char)*only));
 }
 
-/* A key that is null gives nothing, so it may be any key. */
-static tx_status check_keys(const tx_json *body, serve_kind kind)
+/* Returns true if the table has keys of the object that a key has. */
+static bool has_members(const char *key, serve_kind kind)
 {
-    for (void *m = tx_json_first(body); m; m = tx_json_next(body, m)) {
+    const size_t size = strlen(key);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (const char *at = rows[i].in & 1 << kind ? rows[i].keys : NULL; at; at = strchr(at, ' ')) {
+            at += *at == ' ';
+            if (strncmp(at, key, size) == 0 && at[size] == '.')
+                return true;
+        }
+    return false;
+}
+
+/* Checks the keys of the object `parent`, or of the body if that is "". A key that is null gives nothing, so it may be
+ * any key. */
+static tx_status check_keys(const tx_json *object, const char *parent, serve_kind kind)
+{
+    for (void *m = tx_json_first(object); m; m = tx_json_next(object, m)) {
         const tx_json *value = tx_json_value(m);
-        const char *key = tx_json_key(m), *only = EMPTY;
-        bool known = tx_json_type_of(value) == TX_JSON_NULL;
-        for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !known; i++) {
-            known = rows[i].keys && rows[i].in & 1 << kind && is_among(rows[i].keys, key);
-            only = rows[i].only;
+        char key[100];
+        snprintf(key, sizeof key, "%s%s%.60s", parent, *parent ? "." : "", tx_json_key(m));
+        bool known = tx_json_type_of(value) == TX_JSON_NULL, good = known;
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !good && !strchr(tx_json_key(m), '.'); i++) {
+            const bool here = rows[i].keys && rows[i].in & 1 << kind && is_among(rows[i].keys, key);
+            known = known || here;
+            good = here && (!rows[i].only || is_neutral(value, rows[i].only));
         }
         if (!known)
-            return tx_fail(TX_INVALID, "%.60s: unknown key", key);
-        if (tx_json_type_of(value) != TX_JSON_NULL && only && !is_neutral(value, only))
+            return tx_fail(TX_INVALID, "%s: unknown key", key);
+        if (!good)
             return tx_fail(TX_INVALID, "%s is not supported: leave it out", key);
+        if (tx_json_type_of(value) == TX_JSON_OBJECT && has_members(key, kind))
+            TX_TRY(check_keys(value, key, kind));
     }
     return TX_OK;
 }
@@ -354,7 +388,7 @@ int serve_parse(serve_call *c)
         c->kind = SERVE_TOKENIZE_CHAT;
     else if (c->kind == SERVE_TOKENIZE && tx_json_has(c->body, "content"))
         c->kind = SERVE_TOKENIZE_CONTENT;
-    TX_THEN(status, check_keys(c->body, c->kind));
+    TX_THEN(status, check_keys(c->body, "", c->kind));
     if (c->kind == SERVE_RESPONSE)
         TX_THEN(status, serve_read_response(c));
     TX_THEN(status, read_options(c));

@@ -212,17 +212,12 @@ static tx_status read_text(const tx_json *asked, tx_json *chat)
     return tx_json_set(chat, "response_format", tx_json_pack("{s:s, s:O}", "type", type, "json_schema", format));
 }
 
-/* There are no summaries of thoughts, which "auto" permits. */
 static tx_status read_reasoning(const tx_json *asked, tx_json *chat)
 {
     tx_json *reasoning = NULL;
-    const char *summary = "auto";
     if (!tx_json_has(asked, "reasoning"))
         return TX_OK;
     TX_TRY(tx_json_get(asked, "reasoning", TX_JSON_OBJECT, &reasoning));
-    TX_TRY(TX_JSON_OPTIONAL(string, reasoning, "summary", &summary));
-    if (strcmp(summary, "auto") != 0)
-        return tx_fail(TX_INVALID, "summary %.40s is not supported: use auto", summary);
     return tx_json_has(reasoning, "effort")
                ? tx_json_set(chat, "reasoning_effort", tx_json_copy(tx_json_find(reasoning, "effort")))
                : TX_OK;
