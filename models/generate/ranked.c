@@ -7,6 +7,7 @@
 #define DIGIT 11 /* bits that a pass of the sort orders */
 #define DIGITS (1 << DIGIT)
 #define PASSES 3 /* of 32 bits */
+#define LANES 32 /* scores that the compiler compares at once */
 
 /* A number that orders as the score does; -0 equals 0. */
 static uint32_t key_of(float score)
@@ -15,6 +16,14 @@ static uint32_t key_of(float score)
     score += 0.0f;
     memcpy(&bits, &score, sizeof bits);
     return bits ^ (bits >> 31 ? UINT32_MAX : 0x80000000u);
+}
+
+static float score_of(uint32_t key)
+{
+    float score;
+    key = key >> 31 ? key ^ 0x80000000u : ~key;
+    memcpy(&score, &key, sizeof score);
+    return score;
 }
 
 static int64_t bucket_of(float score)
@@ -63,23 +72,41 @@ tx_scored *tx_scored_sort(tx_scored *items, tx_scored *spare, int64_t count, boo
 
 double tx_ranked_sum(const tx_ranked *r)
 {
-    double all = 0.0;
+    double lane[LANES] = {0.0}, all = 0.0;
     memset(r->sums, 0, TX_BUCKETS * sizeof *r->sums);
     for (int64_t i = 0; i < r->count; i++)
-        if (r->weights[i] >= r->least) {
+        if (r->weights[i] >= r->least)
             r->sums[bucket_of(r->scores[i])] += r->weights[i];
-            all += r->weights[i];
-        }
+    for (int64_t i = 0; i < TX_BUCKETS; i += LANES)
+        for (int64_t k = 0; k < LANES; k++)
+            lane[k] += r->sums[i + k];
+    for (int64_t k = 0; k < LANES; k++)
+        all += lane[k];
     return all;
+}
+
+/* Returns true if scores may be in least..most. */
+static bool any_within(const float *scores, int64_t count, float least, float most)
+{
+    int any = 0;
+    for (int64_t i = 0; i < count; i++)
+        any |= (scores[i] >= least) & (scores[i] <= most); /* unlike ||, takes several at once */
+    return any;
 }
 
 /* Sorts the tokens of a bucket. Returns their number; the first one is at `last`, and the others before it. */
 static int64_t sort_bucket(const tx_ranked *r, int64_t bucket, const tx_scored **last)
 {
+    const float least = score_of((uint32_t)bucket << 16), most = score_of((uint32_t)bucket << 16 | 0xFFFFu);
     int64_t count = 0;
-    for (int64_t i = r->count - 1; i >= 0; i--)
-        if (bucket_of(r->scores[i]) == bucket && r->weights[i] >= r->least)
-            r->items[count++] = (tx_scored){r->scores[i], (int32_t)i};
+    for (int64_t end = r->count, size; end > 0; end -= size) {
+        size = end % LANES ? end % LANES : LANES;
+        if (!any_within(r->scores + end - size, size, least, most))
+            continue;
+        for (int64_t i = end - 1; i >= end - size; i--)
+            if (bucket_of(r->scores[i]) == bucket && r->weights[i] >= r->least)
+                r->items[count++] = (tx_scored){r->scores[i], (int32_t)i};
+    }
     *last = tx_scored_sort(r->items, r->spare, count, true) + count - 1;
     return count;
 }

@@ -225,6 +225,49 @@ static double weigh(const weights *w, const tx_choice *choice)
     return all;
 }
 
+/* exp of a number that is not positive, with a relative error below 1e-12 unless it is below 1e-304. Unlike exp, the
+ * compiler computes several at once. */
+static double rough_exp(double x)
+{
+    static const double shift = 0x1.8p52, ln2_high = 0x1.62e42fefa0000p-1, ln2_low = 0x1.cf79abc9e3b3ap-40;
+    uint64_t bits;
+    x = x < -700.0 ? -700.0 : x;
+    double power = x * 0x1.71547652b82fep0 + shift; /* rounds x / ln 2 in the low bits */
+    memcpy(&bits, &power, sizeof bits);
+    bits = (bits + 1023) << 52; /* that power of 2 */
+    power -= shift;
+    const double r = (x - power * ln2_high) - power * ln2_low;
+    double sum = 1.0 / 3628800.0; /* Taylor's series */
+    sum = sum * r + 1.0 / 362880.0;
+    sum = sum * r + 1.0 / 40320.0;
+    sum = sum * r + 1.0 / 5040.0;
+    sum = sum * r + 1.0 / 720.0;
+    sum = sum * r + 1.0 / 120.0;
+    sum = sum * r + 1.0 / 24.0;
+    sum = sum * r + 1.0 / 6.0;
+    sum = sum * r + 0.5;
+    sum = sum * r + 1.0;
+    sum = sum * r + 1.0;
+    memcpy(&power, &bits, sizeof bits);
+    return sum * power;
+}
+
+/* The same as weigh, faster and not exact. */
+static double weigh_roughly(const weights *w, const tx_choice *choice)
+{
+    double lane[LANES] = {0.0}, all = 0.0;
+    for (int64_t i = 0; i < choice->vocab; i++)
+        choice->weights[i] = rough_exp(log_weight(w, i));
+    for (int64_t i = 0; i + LANES <= choice->vocab; i += LANES)
+        for (int64_t k = 0; k < LANES; k++)
+            lane[k] += choice->weights[i + k];
+    for (int64_t i = choice->vocab - choice->vocab % LANES; i < choice->vocab; i++)
+        all += choice->weights[i];
+    for (int64_t k = 0; k < LANES; k++)
+        all += lane[k];
+    return all;
+}
+
 /* Returns a score that all tokens reach which top_k, or else top_p and min_p let pass. `all` is the sum of weights. */
 static float bound(const tx_generation *how, const weights *w, const tx_choice *choice, double all)
 {
@@ -353,7 +396,7 @@ static bool draw_ranked(const tx_generation *how, const weights *w, const tx_cho
                               choice->sums,
                               choice->items,
                               choice->spare};
-    /* Many times the error of the sum of as many terms. */
+    /* Many times the error of the sum of as many terms, and of rough weights. */
     const double margin = 8.0 * DBL_EPSILON * (double)(choice->vocab + TX_BUCKETS) * all;
     tx_ranked_place place;
     if (typical)
@@ -379,12 +422,15 @@ static int32_t sample(const tx_generation *how, const tx_history *history, const
     const bool typical = how->typical_p < 1.0;
     const bool leaves_out = how->xtc_probability > uniform(~how->seed, history->sample, (uint64_t)history->generated);
     const bool nucleus = !limited && how->top_p < 1.0;
+    const bool rough = choice->sums && nucleus && how->min_p <= 0.0 && !typical && !leaves_out;
     const tx_scored *last = NULL;
+    int32_t id;
+    if (rough && draw_ranked(how, w, choice, weigh_roughly(w, choice), u, &id))
+        return id;
     double all = nucleus || !cuts ? weigh(w, choice) : 0.0;
     const float least = cuts ? bound(how, w, choice, all) : -INFINITY;
     int64_t kept = cuts ? gather(w->scores, least, choice) : choice->vocab;
-    if (kept > LARGE && !limited && cuts != typical && !leaves_out) {
-        int32_t id;
+    if (kept > LARGE && !limited && !rough && cuts != typical && !leaves_out) {
         all = all > 0.0 ? all : weigh(w, choice);
         if (draw_ranked(how, w, choice, all, u, &id))
             return id;
