@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 
+from health import Health
 from server import Server
 
 program, model = sys.argv[1], sys.argv[2]
@@ -143,23 +144,22 @@ def megabytes(server):
 
 
 def test_hostile():
+    """Memory is measured after each quarter of the attack, without requests. /health may take 100 ms in 99 of 100 cases,
+    and as long as this machine lets a process wait."""
     with Server(program, model, "--chat_template", "qwen", "--allow_runtime_lora_updating", "--max_loras", "2") as server:
         want = server.complete("Once upon a time")
-        longest, held = 0.0, []
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            attacks = [pool.submit(attack, server, i) for i in range(count)]
-            for i, done in enumerate(attacks):
-                if i in (count // 4, count // 2):
-                    held.append(megabytes(server))
-                if i % 50 == 0:
-                    begin = time.time()
-                    check(server.send("GET", "/health")[0] == 200, f"/health after {i} requests")
-                    longest = max(longest, time.time() - begin)
-                done.result()
-        server.wait_for("requests_running requests_waiting", 0, 120)
-        held.append(megabytes(server))
-        check(longest < 2, f"/health takes at most {longest:.3f} s")
-        check(held[2] < 1.1 * held[1] + 32, f"memory after a quarter, a half and all: {[round(mb) for mb in held]} MB")
+        held = []
+        with Health(server.port) as idle:
+            time.sleep(2)
+        print(f"idle: {idle}", flush=True)
+        with Health(server.port) as health, concurrent.futures.ThreadPoolExecutor(16) as pool:
+            for quarter in range(4):
+                for _ in pool.map(lambda i: attack(server, i), range(count * quarter // 4, count * (quarter + 1) // 4)):
+                    pass
+                server.wait_for("requests_running requests_waiting", 0, 120)
+                held.append(megabytes(server))
+        check(health.health(0.99) < 100 + health.bytes(0.99), f"{health}")
+        check(held[3] < 1.1 * held[1] + 32, f"memory after each quarter: {[round(mb) for mb in held]} MB")
         again = server.complete("Once upon a time")
         check(again[1]["choices"] == want[1]["choices"], f"answers after {count} hostile requests")
         status, answer = server.complete('say "{[" ' * 100000)

@@ -198,9 +198,7 @@ static enum MHD_Result get_page(exchange *e)
 
 static enum MHD_Result get_health(exchange *e)
 {
-    pthread_mutex_lock(&e->server->lock);
     const bool drains = e->server->drains;
-    pthread_mutex_unlock(&e->server->lock);
     return send_json(e, drains ? 503 : 200, tx_json_pack("{s:s}", "status", drains ? "draining" : "ok"));
 }
 
@@ -330,9 +328,9 @@ static enum MHD_Result dispatch(exchange *e, const char *url, const char *method
 /* Sets the time after which a connection is closed unless it makes progress; 0 for none. */
 static void set_due(serve_server *s, serve_client *client, double seconds)
 {
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->client_lock);
     client->due = seconds > 0.0 ? tx_now() + seconds : 0.0;
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->client_lock);
 }
 
 static void on_connection(void *context, struct MHD_Connection *connection, void **state,
@@ -340,7 +338,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
 {
     serve_server *s = context;
     serve_client *client = code == MHD_CONNECTION_NOTIFY_STARTED ? calloc(1, sizeof *client) : *state;
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->client_lock);
     if (client && code == MHD_CONNECTION_NOTIFY_STARTED) {
         client->socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         client->due = tx_now() + IDLE_SECONDS;
@@ -354,13 +352,13 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
         *at = client->next;
         free(client);
     }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->client_lock);
 }
 
 void serve_sweep(serve_server *s)
 {
     const double now = tx_now();
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->client_lock);
     for (serve_client *client = s->clients; client; client = client->next) {
         char byte;
         const bool before = client->cut;
@@ -368,7 +366,7 @@ void serve_sweep(serve_server *s)
         if ((client->due > 0.0 && now > client->due) || (client->cut && before)) /* twice: it may be read just now */
             shutdown(client->socket, SHUT_RDWR);
     }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->client_lock);
 }
 
 /* Answers before the body arrives if the sender or the size is refused. */
@@ -427,14 +425,14 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
     if (!e)
         return;
     set_due(s, e->client, IDLE_SECONDS);
-    pthread_mutex_lock(&s->lock);
     if (e->status)
         s->counters.status[e->status / 100]++;
     if (e->call) {
+        pthread_mutex_lock(&s->lock);
         e->call->connection = NULL;
         serve_release(e->call);
+        pthread_mutex_unlock(&s->lock);
     }
-    pthread_mutex_unlock(&s->lock);
     free(e->body.data);
     free(e);
     *state = NULL;

@@ -265,6 +265,7 @@ static tx_status run(const serve_settings *set)
 {
     serve_server s = {.set = set, .created = (int64_t)time(NULL), .end = end_server};
     pthread_mutex_init(&s.lock, NULL);
+    pthread_mutex_init(&s.client_lock, NULL);
     pthread_cond_init(&s.work, NULL);
     pthread_cond_init(&s.arrived, NULL);
     pthread_cond_init(&s.loaded, NULL);
@@ -290,6 +291,7 @@ static tx_status run(const serve_settings *set)
     pthread_cond_destroy(&s.arrived);
     pthread_cond_destroy(&s.loaded);
     pthread_mutex_destroy(&s.lock);
+    pthread_mutex_destroy(&s.client_lock);
     return status;
 }
 

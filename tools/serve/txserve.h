@@ -7,8 +7,8 @@
  *     engine.c (one thread) puts queued texts into the batch (tx_batch.h), whose callbacks in answer.c append to the
  *                           call's output and wake its connection ──▶ http.c sends the output
  *
- * One lock protects the lists, the counters and the output of all calls. Nobody computes with it, so that the HTTP
- * thread never waits. */
+ * One lock protects the lists, the counters and the output of all calls. Nobody computes with it, but on a busy machine
+ * its holder may wait for a core. Connections therefore have a lock of their own, and /health needs no other. */
 #ifndef TX_TOOLS_TXSERVE_H
 #define TX_TOOLS_TXSERVE_H
 
@@ -22,6 +22,7 @@
 #include "tx_grammar.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* The largest numbers of stop strings, of their bytes, of texts, of inputs of encoders, and of biases, of a request;
  * the number of worker threads. */
@@ -184,7 +185,7 @@ struct serve_call {
 /* Counters, as /metrics reports them. */
 typedef struct serve_counters {
     int64_t prompt_tokens, cached, tokens, texts, cancelled;
-    int64_t status[6]; /* responses by hundreds of the status */
+    int64_t status[6]; /* responses by hundreds of the status; only of the HTTP thread */
     double seconds, first_seconds;
     int64_t calls, firsts; /* calls in `seconds` and in `first_seconds` */
 } serve_counters;
@@ -217,13 +218,14 @@ typedef struct serve_server {
     serve_call *dead;                /* to be freed */
     int64_t preparing;               /* calls that are fresh or being parsed */
     bool closes;                     /* the workers end */
+    pthread_mutex_t client_lock;     /* of the next one */
     struct serve_client *clients;    /* the connections */
     serve_text *queue, *last;        /* ordered by priority; the last one, unless it is empty */
     int64_t queued, running;         /* texts */
     int64_t open;                    /* calls that exist */
     uint64_t serial;
-    bool drains;       /* refuse new requests, and end the engine thread after the accepted ones */
-    char failure[512]; /* of ranks that divide the model: why the server ends; else "" */
+    atomic_bool drains; /* refuse new requests, and end the engine thread after the accepted ones */
+    char failure[512];  /* of ranks that divide the model: why the server ends; else "" */
     serve_adapter *adapters;
     serve_loading *loading; /* that the engine thread completes; or NULL */
     pthread_cond_t loaded;  /* it has completed one */
