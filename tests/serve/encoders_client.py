@@ -123,6 +123,9 @@ def test_rerank(folder):
         scores = [(s if problem else torch.sigmoid(s)).item() for s in scores]
         with Server(sys.argv[1], folder, "--task", "classify") as server:
             check_ranks(server, scores, sum(e.input_ids.shape[1] for e in encoded), f"cross-encoder, {problem}")
+            client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+            got = client.post("/rerank", cast_to=object, body={"model": client.models.list().data[0].id, "query": QUERY, "documents": PLAIN})
+            check(got["results"] == rank(server)[1]["results"], f"ranks by the openai package: {got}")
     save(folder, BertForSequenceClassification, num_labels=3)
     with Server(sys.argv[1], folder, "--task", "classify") as server:
         status, got = rank(server)

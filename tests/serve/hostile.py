@@ -157,9 +157,10 @@ def test_hostile():
                 for _ in pool.map(lambda i: attack(server, i), range(count * quarter // 4, count * (quarter + 1) // 4)):
                     pass
                 server.wait_for("requests_running requests_waiting", 0, 120)
+                time.sleep(3)  # the server looks once a second whether it is idle
                 held.append(megabytes(server))
         check(health.health(0.99) < 100 + health.bytes(0.99), f"{health}")
-        check(held[3] < 1.1 * held[1] + 32, f"memory after each quarter: {[round(mb) for mb in held]} MB")
+        check(max(held[2:]) < 1.1 * held[1] + 32, f"memory after each quarter: {[round(mb) for mb in held]} MB")
         again = server.complete("Once upon a time")
         check(again[1]["choices"] == want[1]["choices"], f"answers after {count} hostile requests")
         status, answer = server.complete('say "{[" ' * 100000)

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <libgen.h>
+#include <malloc.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -195,6 +196,20 @@ static void wait_for_connections(serve_server *s)
     }
 }
 
+/* A large request leaves free memory in its thread's heap, which glibc keeps. Returns it to the system once no request
+ * is open; `trimmed` is the number of requests until the last time. */
+static void trim_heaps(serve_server *s, uint64_t *trimmed)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool idle = !s->open && !s->dead && s->serial != *trimmed;
+    *trimmed = idle ? s->serial : *trimmed;
+    pthread_mutex_unlock(&s->lock);
+#ifdef __GLIBC__
+    if (idle)
+        malloc_trim(0);
+#endif
+}
+
 /* Prints the device and the memory of this rank. */
 static void print_usage(const serve_server *s)
 {
@@ -220,7 +235,9 @@ static tx_status serve(serve_server *s)
         print_usage(s);
         printf("txserve: %s is served at http://%s:%" PRId64 "\n", s->name, s->set->host, s->set->port);
         fflush(stdout);
+        uint64_t trimmed = 0;
         for (struct timespec second; serves; serve_sweep(s)) {
+            trim_heaps(s, &trimmed);
             clock_gettime(CLOCK_REALTIME, &second);
             second.tv_sec++;
             (void)sem_timedwait(&stopped, &second); /* the signal ends it */
