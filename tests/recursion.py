@@ -19,7 +19,7 @@ import sys
 BOUNDED = {
     "the depth of JSON, which tx_json_parse limits to TX_JSON_DEPTH": [
         "tx_component_read", "tx_jinja_from_json", "models/job/configuration.c:walk", "figures.c:print_members",
-        "models/options/option_json.c:read_member", "state.c:compare", "tools/serve/request.c:check_keys"],
+        "models/options/option_json.c:read_member", "state.c:compare", "request.c:check_keys"],
     "a counter of the depth, which fails beyond a constant": [
         "models/arrow/schema.c:add_(field|children)", "models/options/yaml.c:read_value",
         "models/files/(folder.c:(empty|remove_at)|splits.c:add_texts)", "models/parquet/(metadata.c:link_node|thrift.c:skip)",
