@@ -273,7 +273,32 @@ static tx_status list_weights(reader *r, const tx_pickle_value *table, bool nest
     return TX_OK;
 }
 
-static tx_status read_table(reader *r)
+/* Lists optimizer states. The names of their dictionaries come before that of the parameter. */
+static tx_status list_states(reader *r, const tx_pickle_value *table)
+{
+    static const char *const dictionaries[] = {"optimizer.state.", "optim.state."};
+    const tx_pickle *p = &r->pickle;
+    for (int32_t value, key = table->first; key >= 0; key = p->item[value].next) {
+        const tx_pickle_value *fqn = &p->value[p->item[key].value];
+        tx_pickle_value name = *fqn;
+        value = p->item[key].next;
+        if (value < 0 || fqn->kind != TX_PICKLE_TEXT)
+            return bad("a tensor has no name");
+        for (size_t i = 0; i < sizeof dictionaries / sizeof *dictionaries; i++) {
+            const int32_t length = (int32_t)strlen(dictionaries[i]);
+            if (fqn->size <= length || memcmp(fqn->text, dictionaries[i], (size_t)length) != 0)
+                continue;
+            name.text = fqn->text + length;
+            name.size = fqn->size - length;
+        }
+        if (name.text != fqn->text && tx_pickle_calls(p, &p->value[p->item[value].value], "TensorStorageMetadata"))
+            TX_TRY(tx_fail_in(add_tensor(r, fqn, &name, &p->value[p->item[value].value]), "%.*s",
+                              name.size > 100 ? 100 : (int)name.size, name.text));
+    }
+    return tx_st_header_sort(r->header);
+}
+
+static tx_status read_table(reader *r, bool states)
 {
     const tx_pickle *p = &r->pickle;
     const tx_pickle_value *root = &p->value[p->root];
@@ -286,6 +311,8 @@ static tx_status read_table(reader *r)
     r->dcp->tensor = calloc((size_t)p->items / 2 + 1, sizeof *r->dcp->tensor);
     if (!r->header->entry || !r->dcp->tensor)
         return tx_fail(TX_MEMORY, "no memory for its table");
+    if (states)
+        return list_states(r, table);
     TX_TRY(list_weights(r, table, true));
     if (r->header->count == 0)
         TX_TRY(list_weights(r, table, false));
@@ -302,7 +329,7 @@ bool tx_dcp_is(const char *path)
     return strcmp(slash ? slash + 1 : path, TX_DCP_METADATA) == 0;
 }
 
-static tx_status read_metadata(reader *r, const tx_data_file *file)
+static tx_status read_metadata(reader *r, const tx_data_file *file, bool states)
 {
     const char *slash = strrchr(file->path, '/');
     if (file->size > METADATA_LIMIT)
@@ -314,14 +341,14 @@ static tx_status read_metadata(reader *r, const tx_data_file *file)
         return tx_fail(TX_MEMORY, "no memory for its table");
     TX_TRY(tx_data_file_read(file, 0, r->text, (size_t)file->size));
     TX_TRY(tx_pickle_parse(r->text, (size_t)file->size, &r->pickle));
-    return read_table(r);
+    return read_table(r, states);
 }
 
-tx_status tx_dcp_open(const tx_data_file *metadata, tx_st_header *header, tx_dcp **dcp)
+tx_status tx_dcp_open(const tx_data_file *metadata, bool states, tx_st_header *header, tx_dcp **dcp)
 {
     reader r = {.header = header, .dcp = calloc(1, sizeof *r.dcp)};
     *dcp = r.dcp;
-    const tx_status status = r.dcp ? read_metadata(&r, metadata) : tx_fail(TX_MEMORY, "no memory to open it");
+    const tx_status status = r.dcp ? read_metadata(&r, metadata, states) : tx_fail(TX_MEMORY, "no memory to open it");
     tx_pickle_free(&r.pickle);
     free(r.text);
     free(r.part);

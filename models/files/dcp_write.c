@@ -38,7 +38,7 @@ typedef struct stream {
 } stream;
 
 typedef struct writer {
-    const tx_weights *weights;
+    const tx_weights *weights, *states; /* no states: NULL */
     const char *folder;
     int32_t ranks, tensors;
     place *place; /* of each tensor for each rank */
@@ -54,6 +54,21 @@ static const struct type *type_of(tx_st_dtype dtype)
         if (types[i].dtype == dtype)
             return &types[i];
     return NULL;
+}
+
+/* The tensors are the weights, and then the states. `*from` has the tensor as number `*at`. */
+static void find(const writer *w, int32_t index, const tx_weights **from, int32_t *at)
+{
+    const int32_t weights = tx_weights_count(w->weights);
+    *from = index < weights ? w->weights : w->states;
+    *at = index < weights ? index : index - weights;
+}
+
+static const tx_st_tensor *tensor_at(const writer *w, int32_t index)
+{
+    const tx_weights *from;
+    find(w, index, &from, &index);
+    return tx_weights_tensor_at(from, index);
 }
 
 /* The rows of a tensor that a rank has, as FSDP divides them. A tensor without dimensions is on rank 0. */
@@ -223,10 +238,13 @@ static void put_directory(FILE *to, const member *m, uint64_t count, uint64_t st
 /* Copies elements of a tensor, and computes their checksum. */
 static tx_status copy_data(writer *w, int32_t index, int64_t first, int64_t count, uint32_t *crc)
 {
-    const int64_t width = tx_st_dtype_bits(tx_weights_tensor_at(w->weights, index)->dtype) / 8;
+    const int64_t width = tx_st_dtype_bits(tensor_at(w, index)->dtype) / 8;
+    const tx_weights *from;
+    int32_t at;
+    find(w, index, &from, &at);
     for (int64_t now; count > 0; count -= now, first += now) {
         now = count < TX_WEIGHTS_CHUNK ? count : TX_WEIGHTS_CHUNK;
-        TX_TRY(tx_weights_read_stored(w->weights, index, first, now, w->buffer));
+        TX_TRY(tx_weights_read_stored(from, at, first, now, w->buffer));
         *crc = (uint32_t)crc32(*crc, (const Bytef *)w->buffer, (uInt)(now * width));
         TX_TRY(append(w, w->buffer, (size_t)(now * width)));
     }
@@ -266,12 +284,33 @@ static tx_status write_archive(writer *w, int32_t index, const tx_st_tensor *par
 
 /* ---- Metadata -------------------------------------------------------------------------------------- */
 
-/* The name of a tensor in the checkpoint: after that of its dictionary. */
-static void put_fqn(FILE *to, const tx_st_tensor *t)
+/* The name of a tensor in the checkpoint: after those of its dictionaries. */
+static void put_fqn(FILE *to, const writer *w, int32_t index)
 {
-    char name[TX_WEIGHTS_NAME + sizeof "model."];
-    snprintf(name, sizeof name, "model.%s", t->name);
+    char name[TX_WEIGHTS_NAME + sizeof "optimizer.state."];
+    const bool is_weight = index < tx_weights_count(w->weights);
+    snprintf(name, sizeof name, "%s%s", is_weight ? "model." : "optimizer.state.", tensor_at(w, index)->name);
     put_text(to, name);
+}
+
+/* How the names of a tensor are nested. The name of a state is that of its parameter and its own. */
+static void put_path(FILE *to, const writer *w, int32_t index)
+{
+    char name[TX_WEIGHTS_NAME];
+    snprintf(name, sizeof name, "%s", tensor_at(w, index)->name);
+    putc('(', to);
+    if (index < tx_weights_count(w->weights)) {
+        put_text(to, "model");
+        put_text(to, name);
+    } else {
+        char *dot = strrchr(name, '.');
+        *dot = '\0';
+        put_text(to, "optimizer");
+        put_text(to, "state");
+        put_text(to, name);
+        put_text(to, dot + 1);
+    }
+    putc('t', to);
 }
 
 /* The file of a rank. */
@@ -282,8 +321,8 @@ static void name_file(int32_t rank, char name[FILE_NAME])
 
 static void put_tensor_metadata(FILE *to, const writer *w, int32_t index)
 {
-    const tx_st_tensor *t = tx_weights_tensor_at(w->weights, index);
-    put_fqn(to, t);
+    const tx_st_tensor *t = tensor_at(w, index);
+    put_fqn(to, w, index);
     put_object(to, "metadata", "TensorStorageMetadata");
     put_text(to, "properties");
     fputs("ctorch.distributed.checkpoint.metadata\nTensorProperties\n)\x81(", to);
@@ -313,7 +352,7 @@ static void put_tensor_metadata(FILE *to, const writer *w, int32_t index)
 /* Where each part is stored. */
 static void put_storage(FILE *to, const writer *w, int32_t index)
 {
-    const tx_st_tensor *t = tx_weights_tensor_at(w->weights, index);
+    const tx_st_tensor *t = tensor_at(w, index);
     for (int32_t r = 0, parts = 0; r < w->ranks; r++) {
         tx_st_tensor part;
         const int64_t offset[TX_ST_MAX_RANK] = {part_of(w, t, r, &part)};
@@ -324,7 +363,7 @@ static void put_storage(FILE *to, const writer *w, int32_t index)
             continue;
         put_object(to, "metadata", "MetadataIndex");
         put_text(to, "fqn");
-        put_fqn(to, t);
+        put_fqn(to, w, index);
         put_text(to, "index");
         put_number(to, parts++);
         put_size(to, "offset", t, offset);
@@ -353,10 +392,8 @@ static tx_status write_metadata(writer *w)
     put_text(to, "planner_data");
     fputs("}(", to);
     for (int32_t i = 0; i < w->tensors; i++) {
-        put_fqn(to, tx_weights_tensor_at(w->weights, i));
-        put_text(to, "model");
-        put_text(to, tx_weights_tensor_at(w->weights, i)->name);
-        putc('\x86', to);
+        put_fqn(to, w, i);
+        put_path(to, w, i);
     }
     putc('u', to);
     put_text(to, "storage_data");
@@ -375,7 +412,7 @@ static tx_status write_parts(writer *w, int32_t rank, const tx_reporter *report,
     for (int32_t i = 0; i < w->tensors; i++) {
         tx_st_tensor part;
         place *at = &w->place[(int64_t)rank * w->tensors + i];
-        const tx_st_tensor *whole = tx_weights_tensor_at(w->weights, i);
+        const tx_st_tensor *whole = tensor_at(w, i);
         const int64_t row = part_of(w, whole, rank, &part);
         if (row < 0)
             continue;
@@ -403,7 +440,7 @@ static tx_status write_all(writer *w, const tx_reporter *report)
     if (tx_file_exists(TX_PATH(w->folder, TX_DCP_METADATA)))
         return tx_fail(TX_INVALID, "%s: already holds a checkpoint: choose another folder", w->folder);
     for (int32_t i = 0; i < w->tensors; i++) {
-        const tx_st_tensor *t = tx_weights_tensor_at(w->weights, i);
+        const tx_st_tensor *t = tensor_at(w, i);
         if (!type_of(t->dtype) || strlen(t->name) >= TX_WEIGHTS_NAME)
             return tx_fail(TX_UNSUPPORTED, "%s: tensor %.100s of type %s: distributed checkpoints do not have it",
                            tx_weights_path(w->weights), t->name, tx_st_dtype_name(t->dtype));
@@ -427,9 +464,11 @@ static void close_stream(stream *s)
     free(s->text);
 }
 
-tx_status tx_dcp_write(const tx_weights *weights, const char *folder, int32_t ranks, const tx_reporter *report)
+tx_status tx_dcp_write(const tx_weights *weights, const tx_weights *states, const char *folder, int32_t ranks,
+                       const tx_reporter *report)
 {
-    writer w = {.weights = weights, .folder = folder, .ranks = ranks, .tensors = tx_weights_count(weights)};
+    writer w = {.weights = weights, .states = states, .folder = folder, .ranks = ranks};
+    w.tensors = tx_weights_count(weights) + (states ? tx_weights_count(states) : 0);
     const tx_status status = write_all(&w, report);
     close_stream(&w.pickle);
     close_stream(&w.records);

@@ -13,6 +13,7 @@
 typedef struct state {
     char name[TX_WEIGHTS_NAME];
     int32_t param, number; /* its parameter, and its index among that parameter's states */
+    int64_t first;         /* its first element among those of the parameter: a file may have a tensor for each piece */
     tx_state_info info;
 } state;
 
@@ -34,27 +35,58 @@ static tx_param_role part_of(const states *s, size_t i)
     return (tx_param_role)(TX_PARAM_STATE + s->at[i].number);
 }
 
-static tx_status add_states(states *s, int32_t param)
+static tx_status add_state(states *s, const char *name, state result)
+{
+    snprintf(result.name, sizeof result.name, "%.200s.%s", name, result.info.name);
+    TX_TRY(tx_array_reserve(&s->at, &s->room, s->count + 1, sizeof result, "states of the optimizer"));
+    s->at[s->count++] = result;
+    return TX_OK;
+}
+
+/* Adds a state of each piece of a parameter. */
+static tx_status add_pieces(states *s, const char *name, const tx_param_spec *spec, state of)
+{
+    const int32_t count = tx_weights_piece_count(name, spec);
+    tx_weights_piece *piece = malloc((size_t)count * sizeof *piece);
+    tx_status status = piece ? TX_OK : tx_fail(TX_MEMORY, "no memory for the states of the optimizer");
+    if (piece)
+        tx_weights_pieces(name, spec, of.param, count, piece);
+    for (int32_t i = 0; i < count && !status; i++) {
+        of.first = piece[i].first;
+        of.info.shape = piece[i].shape;
+        status = add_state(s, piece[i].name, of);
+    }
+    free(piece);
+    return status;
+}
+
+/* Adds the states of a parameter: one tensor each, or in a file of another program that has not the first one, one for
+ * each piece of the parameter. */
+static tx_status add_states(states *s, int32_t param, const tx_st_file *file)
 {
     const char *name;
+    char whole[TX_WEIGHTS_NAME];
     const tx_param_spec *spec;
+    int32_t index;
     TX_TRY(tx_model_param(s->model, param, &name, &spec));
     for (int32_t k = 0; k < tx_model_states(s->model, param); k++) {
         state result = {.param = param, .number = k};
         TX_TRY(tx_model_state(s->model, param, k, &result.info));
-        snprintf(result.name, sizeof result.name, "%.200s.%s", name, result.info.name);
-        TX_TRY(tx_array_reserve(&s->at, &s->room, s->count + 1, sizeof result, "states of the optimizer"));
-        s->at[s->count++] = result;
+        snprintf(whole, sizeof whole, "%.200s.%s", name, result.info.name);
+        const bool divides = file && tx_weights_piece_count(name, spec) > 1 && !spec->turned &&
+                             tx_shape_equal(&result.info.shape, &spec->logical) && tx_st_find(file, whole, &index);
+        TX_TRY(divides ? add_pieces(s, name, spec, result) : add_state(s, name, result));
     }
     return TX_OK;
 }
 
-static tx_status list_states(states *s)
+/* Lists the states as tensors of a file, or of one that is written (NULL). */
+static tx_status list_states(states *s, const tx_st_file *file)
 {
     if (tx_model_param_count(s->model) == 0)
         return tx_fail(TX_INVALID, "the model has no parameters yet: build its graph first");
     for (int32_t p = 0; p < tx_model_param_count(s->model); p++)
-        TX_TRY(add_states(s, p));
+        TX_TRY(add_states(s, p, file));
     s->tensor = calloc(s->count + 1, sizeof *s->tensor);
     if (!s->tensor)
         return tx_fail(TX_MEMORY, "no memory for a list of tensors");
@@ -81,7 +113,7 @@ static tx_status write_states(const states *s, const char *path)
 tx_status tx_optimizer_save(tx_model *model, const char *path)
 {
     states s = {.model = model};
-    tx_status status = tx_fail_in(list_states(&s), "%s", path);
+    tx_status status = tx_fail_in(list_states(&s, NULL), "%s", path);
     TX_THEN(status, write_states(&s, path));
     states_free(&s);
     return status;
@@ -140,7 +172,7 @@ static tx_status copy_in(const tx_st_file *file, const states *s, const int32_t 
             const int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
             TX_TRY(tx_st_read_f32(file, source[i], at, now, buffer));
             TX_TRY(check_values(file, &s->at[i], at, now, buffer));
-            TX_TRY(tx_model_write_range(s->model, part_of(s, i), s->at[i].param, at, now, buffer));
+            TX_TRY(tx_model_write_range(s->model, part_of(s, i), s->at[i].param, s->at[i].first + at, now, buffer));
         }
     }
     return TX_OK;
@@ -161,8 +193,8 @@ tx_status tx_optimizer_load(tx_model *model, const char *path)
 {
     states s = {.model = model};
     tx_st_file *file = NULL;
-    tx_status status = tx_fail_in(list_states(&s), "%s", path);
-    TX_THEN(status, tx_st_open(path, &file));
+    tx_status status = tx_st_open(path, &file);
+    TX_THEN(status, tx_fail_in(list_states(&s, file), "%s", path));
     TX_THEN(status, load(path, &s, file));
     tx_st_close(file);
     states_free(&s);

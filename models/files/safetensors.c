@@ -101,21 +101,31 @@ static tx_status read_header(tx_st_file *file, int64_t size)
     return status;
 }
 
-static tx_status open_file(const char *path, tx_st_file *file)
+static tx_status open_file(const char *path, bool states, tx_st_file *file)
 {
     TX_TRY(tx_data_file_open(path, &file->file));
     if (tx_dcp_is(path))
-        return tx_dcp_open(&file->file, &file->header, &file->parts);
+        return tx_dcp_open(&file->file, states, &file->header, &file->parts);
     return tx_torch_is(&file->file) ? tx_torch_read(&file->file, &file->header) : read_header(file, file->file.size);
 }
 
-tx_status tx_st_open(const char *path, tx_st_file **file)
+static tx_status create(const char *path, bool states, tx_st_file **file)
 {
     tx_st_file *created = calloc(1, sizeof *created);
     if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    const tx_status status = open_file(path, created);
+    const tx_status status = open_file(path, states, created);
     return TX_RETURN(status, created, file, tx_st_close);
+}
+
+tx_status tx_st_open(const char *path, tx_st_file **file)
+{
+    return create(path, false, file);
+}
+
+tx_status tx_st_open_states(const char *metadata, tx_st_file **file)
+{
+    return create(metadata, true, file);
 }
 
 void tx_st_close(tx_st_file *file)

@@ -68,6 +68,8 @@ typedef struct tx_st_file tx_st_file;
 /* Opens and checks a file. TX_FORMAT names the fault, or the kind of a file that is not safetensors (a git-LFS pointer,
  * a web page, a pickle). TX_NOT_FOUND if it does not exist. The caller closes. */
 tx_status tx_st_open(const char *path, tx_st_file **file);
+/* Opens the `.metadata` of a distributed checkpoint of PyTorch for its optimizer states, PARAM.exp_avg and others. */
+tx_status tx_st_open_states(const char *metadata, tx_st_file **file);
 void tx_st_close(tx_st_file *file);
 const char *tx_st_path(const tx_st_file *file);
 
