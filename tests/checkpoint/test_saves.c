@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Checkpoints by their interface: how they are written, and which go. */
+#define _GNU_SOURCE /* O_DIRECT */
 #include "models/files/data_file.h"
 #include "tests/checkpoint/saves.h"
 
+#include <errno.h>
 #include <sys/resource.h>
 
 /* ---- Writing ------------------------------------------------------------------------------------- */
@@ -65,8 +67,33 @@ static void save_can_be_given_up(void **state)
     remove_scratch(output);
 }
 
-/* The linker sends the library's calls here. The reading number `faulty` returns other data. */
+/* The linker sends the library's calls here. The reading number `faulty` returns other data. With `cached` the file
+ * system reads only through the cache. */
 static int readings, faulty = -1;
+static bool cached;
+tx_status __real_tx_data_file_read(const tx_data_file *file, int64_t at, void *data, size_t bytes);
+tx_status __wrap_tx_data_file_read(const tx_data_file *file, int64_t at, void *data, size_t bytes);
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+
+int __wrap_open(const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    const unsigned mode = flags & O_CREAT ? va_arg(arguments, unsigned) : 0;
+    va_end(arguments);
+    errno = EINVAL;
+    return cached && (flags & O_DIRECT) ? -1 : __real_open(path, flags, mode);
+}
+
+tx_status __wrap_tx_data_file_read(const tx_data_file *file, int64_t at, void *data, size_t bytes)
+{
+    const tx_status status = __real_tx_data_file_read(file, at, data, bytes);
+    if (readings++ == faulty)
+        *(char *)data ^= 1;
+    return status;
+}
+
 tx_status __real_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
                                      const tx_reporter *reporter);
 tx_status __wrap_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
@@ -81,7 +108,7 @@ tx_status __wrap_tx_data_file_digest(const tx_data_file *file, int64_t at, int64
 }
 
 /* The disk returns other data than were written: once for each reading of each file, and at last for none. */
-static void faulty_disk_is_told(void **state)
+static void tell_faulty_disk(int all)
 {
     char *output = make_scratch();
     for (faulty = 0; count_entries(output) == 0; faulty++) {
@@ -93,9 +120,17 @@ static void faulty_disk_is_told(void **state)
         assert_int_equal(status == TX_OK, readings <= faulty);
         assert_true(status == TX_OK || strstr(tx_error(), "differs from the data written"));
     }
-    assert_int_equal(faulty, 2 * count_entries(at(output, "checkpoint-10")) - 1);
+    assert_int_equal(faulty, all + 1);
     faulty = -1;
     remove_scratch(output);
+}
+
+static void faulty_disk_is_told(void **state)
+{
+    tell_faulty_disk(3); /* compared with a reading past the cache, which the empty file does not need */
+    cached = true;
+    tell_faulty_disk(8); /* each of four files before and after its flush */
+    cached = false;
 }
 
 static void same_step_is_replaced(void **state)
@@ -186,14 +221,16 @@ static void removal_does_not_follow_links(void **state)
     remove_scratch(output);
 }
 
-/* Each of the four files of a save is read before and after its flush, and not again to remove an older checkpoint. */
+/* The files of a save are not read again to remove an older checkpoint. */
 static void a_save_reads_twice(void **state)
 {
     char *output = make_scratch();
+    cached = true;
     save(output, 10, 1);
     readings = 0;
     save(output, 20, 2);
     prune(output, 1, 20, NULL);
+    cached = false;
     assert_int_equal(readings, 8);
     assert_int_equal(count_entries(output), 1);
     remove_scratch(output);
