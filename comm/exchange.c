@@ -104,9 +104,12 @@ tx_status tx_exchange_create(const tx_comm_layout *layout, tx_transport *transpo
     e->term = (tx_term *)(e + 1);
     e->out = (void **)(e->term + size);
     e->piece = (int32_t *)(e->out + size + 1);
-    for (int32_t owner = 0; owner < layout->size; owner++)
+    /* Each rank sends first to the one after it, so that not all send to the same one. */
+    for (int32_t i = 1; i < layout->size; i++) {
+        const int32_t owner = (transport->rank + i) % layout->size;
         if (layout->group[owner] != e->mine && tx_comm_layout_handler(layout, e->mine, owner) == transport->rank)
             e->piece[e->pieces++] = owner;
+    }
     tx_status status = layout->groups > 1 ? make_buffers(e) : TX_OK;
     return TX_RETURN(status, e, exchange, tx_exchange_free);
 }
@@ -387,11 +390,13 @@ static tx_status finish(tx_exchange *e, int64_t k)
         TX_TRY(wait_for(e, first, others(e)));
     make_result(e, k, p);
     const void *from = is_rounded(e) ? e->lane[k % LANES].result : data_of(e, e->group->place, p);
-    for (int32_t g = 0; g < e->layout->groups; g++)
-        if (g != e->mine && receives_result(e, g))
+    for (int32_t i = 1; i < e->layout->groups; i++) {
+        const int32_t g = (e->mine + i) % e->layout->groups;
+        if (receives_result(e, g))
             TX_TRY(send_to(e, from, bytes_of(p.count, e->result),
                            tx_comm_layout_handler(e->layout, g, e->transport->rank), TX_TAG_RESULT,
                            first + others(e) + e->pieces + number_of(e, g)));
+    }
     return TX_OK;
 }
 

@@ -10,7 +10,9 @@
 #define TX_AT_MOST "nothing: predicted speeds are upper bounds, not measured"
 
 /* X(name, help) */
-#define TX_RESEARCH_MAP(X) X(predict, "predict products and training steps on other cards")
+#define TX_RESEARCH_MAP(X)                                           \
+    X(predict, "predict products and training steps on other cards") \
+    X(splits, "predict the efficiency of training on many devices")
 
 #define X(name, help) extern const tx_bench_command tx_bench_##name;
 TX_RESEARCH_MAP(X)

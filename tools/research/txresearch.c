@@ -18,8 +18,8 @@ int main(int argc, char **argv)
 {
     static const tx_cli program = {
         .name = "txresearch",
-        .usage = "txresearch predict [options]",
-        .about = "Predicts speed on other devices. txresearch predict --help lists the options.",
+        .usage = "txresearch predict|splits [options]",
+        .about = "Predicts speed on other devices. txresearch COMMAND --help lists the options.",
         TX_CLI_COMMANDS(commands),
     };
     return tx_bench_main(&program, runs, argc, argv);
