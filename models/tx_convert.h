@@ -65,10 +65,11 @@ tx_status tx_convert(const char *from, const char *to, tx_convert_type type, con
  * and values stay. With `ranks` the result is a distributed checkpoint of PyTorch (torch.distributed.checkpoint), as
  * that many ranks of FSDP save the dictionary {"model": state}. 0 means a model folder. `from` may itself be such a
  * checkpoint, whose pickles are read as data. The configuration and the tokenizer are copied if `from` has them.
- * TX_INVALID if `to` already holds weights. `report` may be NULL. The states of AdamW are converted too: a checkpoint
- * of a run becomes a distributed checkpoint with {"optimizer": states}, and one with such states and a configuration
- * becomes a checkpoint of a run, from which txtrain resumes. Of other optimizers only the weights are converted, which
- * `report` says. */
+ * TX_INVALID if `to` already holds weights. `report` may be NULL.
+ *
+ * The states of AdamW are converted too. A checkpoint of a run becomes a distributed checkpoint with
+ * {"optimizer": states}. A distributed checkpoint with such states and a configuration becomes a checkpoint of a run,
+ * from which txtrain resumes. For other optimizers only the weights are converted, and `report` says so. */
 tx_status tx_convert_distributed(const char *from, const char *to, int64_t ranks, const tx_reporter *report);
 
 /* The types of peft's add_weighted_adapter. X(NAME, "word") */

@@ -162,5 +162,5 @@ static tx_status run(const void *settings_, char *const *argv)
 
 TX_BENCH_COMMAND(splits, "",
                  "Predicts the fastest split that TX supports for more and more devices of a machine, each with the "
-                 "same rows.\n`efficiency` is the time of one device alone by the time of a step. Times are of one "
+                 "same rows.\n`efficiency` is the step of one device divided by that of all. Times are of one "
                  "device with AdamW\n(models/split/split.h has the formulas).");
