@@ -63,6 +63,7 @@ LEFT_OUT(parallel, tx_status tx_model_divide(tx_model *model, tx_engine *const *
 LEFT_OUT_VALUE(TX_OK, tx_status tx_model_synchronize(tx_model *model, bool on))
 LEFT_OUT_VALUE(TX_OK, tx_status tx_model_read_alone(tx_model *model, bool on))
 LEFT_OUT_VALUE(TX_OK, tx_status tx_model_serve_reads(tx_model *model))
+LEFT_OUT_VALUE(TX_UNSUPPORTED, tx_status tx_model_read_within(tx_model *model, tx_comm *comm))
 LEFT_OUT_VALUE(false, bool tx_model_gathers(const tx_model *model))
 LEFT_OUT_VALUE(0, uint64_t tx_model_written(const tx_model *model))
 LEFT_OUT_VALUE(, void tx_model_vote(tx_model *model, float mine))

@@ -126,6 +126,10 @@ bool tx_model_gathers(const tx_model *model);
  * fails on a rank, the values that rank 0 read are invalid. Both do nothing if every rank has all values. */
 tx_status tx_model_read_alone(tx_model *model, bool on);
 tx_status tx_model_serve_reads(tx_model *model);
+/* From now on values are read only within `comm`, which has the ranks of this rank's group of shards: the others are
+ * lost. The model cannot be trained or written any more. Fails if the loss left this rank's
+ * weights incomplete. */
+tx_status tx_model_read_within(tx_model *model, tx_comm *comm);
 /* Returns a hash of all weights written on this rank if it keeps only shards of them, otherwise 0. */
 uint64_t tx_model_written(const tx_model *model);
 /* A number that the ranks sum with each update, so that all take the same decision. tx_model_vote sets this rank's

@@ -13,8 +13,8 @@
  * environment variable TX_COMM_SHM limits how many ranks of a host share memory. 0 disables shared memory (as
  * NCCL_P2P_DISABLE=1 does for NCCL); 2 makes four ranks of one host behave like two hosts with two ranks each.
  *
- * Only one thread at a time may call these functions. Exceptions are `send_status`, `read_status`, `laggard` and
- * `leave`, which another thread may call. */
+ * Only one thread at a time may call these functions. Exceptions are `send_status`, `read_status`, `laggard`, `leave`
+ * and tx_comm_abandon, which another thread may call. */
 #ifndef TX_COMM_H
 #define TX_COMM_H
 
@@ -189,5 +189,14 @@ void *tx_comm_gather(tx_comm *comm, const void *mine, size_t bytes, tx_status *s
 /* Collective. Fails on all ranks if `status` is an error on any rank. The other ranks then report "rank R could not
  * WHAT". */
 tx_status tx_comm_agree(tx_comm *comm, tx_status status, const char *what);
+
+/* Ends all waits of this process for other ranks, now and later: they fail with TX_IO and the message `why`. The
+ * watchdog calls it, once, if another rank is lost. Transfers that have begun are left incomplete. */
+void tx_comm_abandon(const char *why);
+/* Returns TX_OK, or TX_IO with the message after tx_comm_abandon. */
+tx_status tx_comm_abandoned(void);
+/* Allows waits again. From now on use only communicators that were not used before: their ranks agree on their state.
+ */
+void tx_comm_resume(void);
 
 #endif

@@ -4,6 +4,7 @@
 #include "api/base/arithmetic.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,25 @@ tx_status tx_comm_agree(tx_comm *comm, tx_status status, const char *what)
         status = status ? status : shared;
     }
     return status;
+}
+
+static char abandoned_because[512]; /* written once, before the flag */
+static atomic_bool abandoned;
+
+void tx_comm_abandon(const char *why)
+{
+    snprintf(abandoned_because, sizeof abandoned_because, "%s", why);
+    atomic_store_explicit(&abandoned, true, memory_order_release);
+}
+
+tx_status tx_comm_abandoned(void)
+{
+    return atomic_load_explicit(&abandoned, memory_order_acquire) ? tx_fail(TX_IO, "%s", abandoned_because) : TX_OK;
+}
+
+void tx_comm_resume(void)
+{
+    atomic_store_explicit(&abandoned, false, memory_order_release);
 }
 
 int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank)

@@ -138,7 +138,8 @@ static tx_status wait_for(tx_exchange *e, int32_t first, int32_t count)
     int32_t missing = -1;
     tx_waiter_begin(&e->waiter);
     tx_status status;
-    while (!(status = tx_transport_test(e->transport, first, count, &missing)) && missing >= 0)
+    while (!(status = tx_transport_test(e->transport, first, count, &missing)) && missing >= 0 &&
+           !(status = tx_comm_abandoned()))
         tx_waiter_pause(&e->waiter, e->group, missing);
     tx_waiter_end(&e->waiter, e->group);
     return status;
@@ -150,7 +151,7 @@ tx_status tx_exchange_barrier(tx_exchange *e)
     const tx_comm_layout *l = e->layout;
     char nothing = 0;
     int32_t slot = 0;
-    tx_group_barrier(e->group);
+    TX_TRY(tx_group_barrier(e->group));
     for (int32_t g = 0; g < l->groups && e->group->place == 0; g++) {
         const int32_t other = l->member[l->start[g]];
         if (g == e->mine)
@@ -159,8 +160,7 @@ tx_status tx_exchange_barrier(tx_exchange *e)
         TX_TRY(tx_transport_send(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++));
     }
     TX_TRY(wait_for(e, 0, slot));
-    tx_group_barrier(e->group);
-    return TX_OK;
+    return tx_group_barrier(e->group);
 }
 
 /* ---- Parts of a transfer --------------------------------------------------------------------- */

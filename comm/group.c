@@ -6,21 +6,24 @@
 
 /* Each rank counts the barriers that it has reached. It continues when the counts of all ranks are at least its
  * own. */
-void tx_group_barrier(tx_group *g)
+tx_status tx_group_barrier(tx_group *g)
 {
     const long long turn = ++g->barriers;
+    tx_status status = TX_OK;
     atomic_store_explicit(&g->mark[g->place]->arrived, turn, memory_order_release);
     tx_waiter_begin(&g->waiter);
-    for (int32_t i = 0; i < g->size; i++)
-        while (atomic_load_explicit(&g->mark[i]->arrived, memory_order_acquire) < turn)
+    for (int32_t i = 0; i < g->size && !status; i++)
+        while (atomic_load_explicit(&g->mark[i]->arrived, memory_order_acquire) < turn &&
+               !(status = tx_comm_abandoned()))
             tx_waiter_pause(&g->waiter, g, g->member[i]);
     tx_waiter_end(&g->waiter, g);
+    return status;
 }
 
 tx_status tx_group_meet(tx_group *g, uint64_t doing)
 {
     atomic_store_explicit(&g->mark[g->place]->doing, doing, memory_order_relaxed);
-    tx_group_barrier(g);
+    TX_TRY(tx_group_barrier(g));
     for (int32_t i = 0; i < g->size; i++)
         if (atomic_load_explicit(&g->mark[i]->doing, memory_order_relaxed) != doing)
             return tx_fail(TX_INVALID,

@@ -37,7 +37,8 @@ typedef struct tx_group {
     tx_waiter waiter;
 } tx_group;
 
-void tx_group_barrier(tx_group *group);
+/* Fails only after tx_comm_abandon. */
+tx_status tx_group_barrier(tx_group *group);
 /* Executes a barrier. Returns INVALID on every rank if the digests `doing` differ. */
 tx_status tx_group_meet(tx_group *group, uint64_t doing);
 /* Publishes to the group that this rank waits for `rank`; -1 if it no longer waits. */

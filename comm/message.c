@@ -185,11 +185,12 @@ tx_status tx_messages_wait(tx_messages *m, int32_t request)
         return tx_fail(TX_INVALID, "wait: message %" PRId32 " was not begun or is done already", request);
     active_message *p = &m->active_message[request];
     tx_waiter_begin(&m->waiter);
-    for (move_on(); !p->over && !p->status; move_on())
+    tx_status status = TX_OK;
+    for (move_on(); !p->over && !p->status && !(status = tx_comm_abandoned()); move_on())
         tx_waiter_pause(&m->waiter, m->group, p->message.other);
     tx_waiter_end(&m->waiter, m->group);
     p->begun = false;
     if (--m->begun == 0)
         remove_from_thread(m);
-    return p->status;
+    return p->status ? p->status : status;
 }

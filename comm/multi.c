@@ -305,8 +305,7 @@ static tx_status make_in_window(multi *c, const tx_transfer *t, const tx_window 
         c->segment[i] = w->segment[i] + offset;
     TX_TRY(tx_group_meet(&c->shared_path.group, digest_of(t, c->base.size, offset)));
     TX_TRY(tx_exchange_run(c->shared_path.exchange, t, c->segment, &c->traffic));
-    tx_group_barrier(&c->shared_path.group);
-    return TX_OK;
+    return tx_group_barrier(&c->shared_path.group);
 }
 
 static tx_status make(tx_comm *comm, const tx_transfer *t)

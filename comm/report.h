@@ -6,6 +6,9 @@
  * RANK hello RANKS HOST PID   Its process has started.
  * RANK step STEP              The last completed step (-1: none). Rank 0 repeats it as a heartbeat.
  * RANK saved FOLDER           A checkpoint was written.
+ * RANK keeps FOLDER           From now on ranks that survive a failure save the last complete step. Each has a file
+ *                             TX_SURVIVOR_MARK and its number in this folder while it does so. A checkpoint that it
+ *                             wrote is there as TX_SURVIVOR_SAVED and its name. To end the ranks, remove the folder.
  * RANK lost OTHER             The run ends because that rank (or this one) is stuck or unreachable.
  * RANK failed STATUS MESSAGE  This rank ends the run with this exit status.
  * RANK done                   This rank has finished. Rank 0 has written all files.
@@ -19,6 +22,8 @@
     "TX_LAUNCH"               /* environment variable of a rank: the file descriptor of txlaunch's standard error */
 #define TX_REPORT_MARK '\x1e' /* the record separator of ASCII */
 #define TX_REPORT_LINE 4096   /* maximum bytes of a report; a pipe writes as many atomically */
+#define TX_SURVIVOR_MARK "rank-"
+#define TX_SURVIVOR_SAVED "saved-"
 
 /* Returns the file descriptor for reports; -1 without txlaunch. If the program has closed it, reports go to
  * standard error. */

@@ -38,6 +38,7 @@ static void end_process(const tx_watchdog *w, int status, const char *why)
     const char *advice = w->o.advice ? w->o.advice : "";
     if (*why)
         tx_watchdog_report(w, "%s; the run ends%s%s", why, *advice ? "; " : "", advice);
+    tx_watchdog_unmark(w);
     if (w->o.end) {
         w->o.end(w->o.context, status);
         return;
@@ -45,6 +46,16 @@ static void end_process(const tx_watchdog *w, int status, const char *why)
     if (w->leave && status)
         w->leave();
     _exit(status);
+}
+
+void tx_watchdog_leave(tx_watchdog *w)
+{
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->stop = true; /* its file is not renewed any more */
+    pthread_mutex_unlock(&w->lock);
+    end_process(w, TX_WATCHDOG_STATUS, "");
 }
 
 static void sleep_until(tx_watchdog *w, double moment)
@@ -73,7 +84,11 @@ static void *watch(void *argument)
         last = now;
         tx_watchdog_listen(w, gap);
         report_step(w, max_report);
-        ends = !w->stop && tx_watchdog_judge(w, &status, why, sizeof why);
+        ends = !w->stop && tx_watchdog_judge(w, &status, why, sizeof why) && !tx_watchdog_survive(w, why);
+        if (!ends && !w->stop && !tx_watchdog_renew(w)) { /* the run has continued without this rank */
+            ends = true;
+            *why = 0;
+        }
     }
     pthread_mutex_unlock(&w->lock);
     if (ends)
@@ -225,6 +240,7 @@ void tx_watchdog_saved(tx_watchdog *w, const char *checkpoint)
     if (!lock_progress(w))
         return;
     tx_report(w->channel, 1.0, "%" PRId32 " saved %s", w->rank, checkpoint);
+    tx_watchdog_mark_saved(w, checkpoint);
     unlock(w);
 }
 
@@ -242,6 +258,8 @@ static void end_run(tx_watchdog *w, int status, const char *message)
     }
     w->over = true;
     w->result = status;
+    tx_watchdog_unmark(w);
+    w->survives = false;
     unlock(w);
 }
 

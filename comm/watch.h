@@ -20,6 +20,8 @@
  * When the watchdog ends a process, it prints one line on standard error and calls _exit(TX_WATCHDOG_STATUS). Launchers
  * then end all ranks, including suspended ones.
  *
+ * A run may ask for the chance to save its last complete step first (tx_watchdog_keep).
+ *
  * All functions accept NULL as "no watchdog". Any thread may call them. */
 #ifndef TX_COMM_WATCH_H
 #define TX_COMM_WATCH_H
@@ -83,6 +85,18 @@ void tx_watchdog_alive(tx_watchdog *watch, const char *detail);
 void tx_watchdog_doing(tx_watchdog *watch, char *text, size_t size);
 /* Reports to txlaunch that a checkpoint was written. */
 void tx_watchdog_saved(tx_watchdog *watch, const char *checkpoint);
+
+/* Whether txlaunch started this process. */
+bool tx_watchdog_is_launched(const tx_watchdog *watch);
+/* Under txlaunch: if another rank does not answer, or the launcher ends, this process no longer ends at once. Its waits
+ * for other ranks end (tx_comm_abandon), so that the run can save its last complete step and call tx_watchdog_leave. It
+ * has the time limit of a step to begin with WRITING, and TX_WATCHDOG_LONG then. Meanwhile a file of this rank is in
+ * `folder`, which all ranks share (report.h). The process ends if the folder is removed. Pass "" to end this. */
+void tx_watchdog_keep(tx_watchdog *watch, const char *folder);
+/* Returns true if the watchdog has ended this rank's waits. */
+bool tx_watchdog_survives(tx_watchdog *watch);
+/* Ends the process of a surviving rank with TX_WATCHDOG_STATUS. */
+void tx_watchdog_leave(tx_watchdog *watch);
 
 /* Reports that all ranks have completed the run and its files are written; only the communicator remains to be
  * closed. The watchdog no longer uses the communicator. The call of rank 0 marks the run as successful. Every rank

@@ -183,6 +183,7 @@ static void report_other(tx_watchdog *w, int32_t rank, const tx_comm_laggard *la
         snprintf(missing, sizeof missing, "current transfer not reached");
     tx_format(why, size, "rank %" PRId32 " on %s does not answer: %s%s, %s for %.3g s", rank, w->comm->ranks[rank].name,
               step, phase, missing, seconds);
+    w->blames = true;
     report_lost(w, rank);
 }
 
@@ -204,6 +205,26 @@ static void report_self(tx_watchdog *w, char *why, size_t size)
     report_lost(w, w->rank);
 }
 
+/* Whether txlaunch's agent has ended, which this process is to survive. */
+static bool is_orphan(tx_watchdog *w, char *why, size_t size)
+{
+    if (!*w->folder || getppid() == w->parent)
+        return false;
+    w->blames = true;
+    tx_format(why, size, "the launcher of rank %" PRId32 " on %s has ended", w->rank, w->host);
+    return true;
+}
+
+/* A surviving rank must leave its step, and then write its files. */
+static bool judge_survivor(const tx_watchdog *w, char *why, size_t size)
+{
+    const double limit = tx_watchdog_default_limit(w);
+    if (w->quiet < (w->phase == TX_WATCHDOG_WRITING ? fmax(limit, TX_WATCHDOG_LONG) : limit))
+        return false;
+    tx_format(why, size, "rank %" PRId32 " on %s does not save its last step", w->rank, w->host);
+    return true;
+}
+
 static void warn_slow_disk(tx_watchdog *w)
 {
     if (w->phase != TX_WATCHDOG_WRITING || w->quiet < w->notice)
@@ -222,6 +243,10 @@ bool tx_watchdog_judge(tx_watchdog *w, int *status, char *why, size_t size)
     *status = w->over ? w->result : TX_WATCHDOG_STATUS;
     if (w->over)
         return w->quiet >= limit;
+    if (w->survives)
+        return judge_survivor(w, why, size);
+    if (is_orphan(w, why, size))
+        return true;
     const bool waits = w->comm && w->comm->table->laggard(w->comm, &other) && other.rank != w->rank;
     if (other.begun != w->begun)
         w->quiet = 0.0;

@@ -9,6 +9,8 @@
 #include "comm/report.h"
 #include "comm/watch.h"
 
+#include <sys/types.h>
+
 enum {
     TX_WATCHDOG_WINDOW = 64, /* number of recent steps whose median is used */
     TX_WATCHDOG_KNOWN = 3,   /* minimum steps for a median, and batches after which nothing is compiled any more */
@@ -48,6 +50,12 @@ struct tx_watchdog {
     int channel;     /* file descriptor for reports to txlaunch; -1 if none */
     double reported; /* time of the last step report */
     double sent_at;  /* time of the last heartbeat to the other ranks */
+    /* Surviving (survive.c). */
+    char folder[TX_REPORT_LINE - 64]; /* of tx_watchdog_keep, or "" */
+    pid_t parent;                     /* txlaunch's agent; another one if it has ended */
+    bool blames;                      /* the last judgement was about another rank or the launcher */
+    bool survives;                    /* this rank's waits have ended, and its file is in the folder */
+    double marked;                    /* time of the file */
 };
 
 /* Prints one line to the user, prefixed with the program's name. */
@@ -62,5 +70,14 @@ void tx_watchdog_report_silent(const tx_watchdog *watch);
 void tx_watchdog_listen(tx_watchdog *watch, double elapsed);
 /* Returns true if the process must end, with its exit status and the reason. An empty reason is not printed. */
 bool tx_watchdog_judge(tx_watchdog *watch, int *status, char *why, size_t size);
+
+/* After a judgement: returns true if the process does not end yet, because it can save the last complete step. */
+bool tx_watchdog_survive(tx_watchdog *watch, const char *why);
+/* Shows from time to time that a surviving rank is alive. Returns false if the run has continued without it. */
+bool tx_watchdog_renew(tx_watchdog *watch);
+/* Shows that a surviving rank has written a checkpoint. */
+void tx_watchdog_mark_saved(const tx_watchdog *watch, const char *checkpoint);
+/* Shows that a surviving rank has ended. */
+void tx_watchdog_unmark(const tx_watchdog *watch);
 
 #endif

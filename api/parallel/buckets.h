@@ -79,6 +79,7 @@ typedef struct tx_message_on_way {
 struct tx_parallel {
     tx_parallel_options options;
     uint64_t written; /* hash of all weights written, of which this rank kept its shards */
+    bool torn;        /* a gather of weights has failed, so that this rank's whole weights are incomplete */
     bool asks;        /* this rank reads values of other ranks, which are in tx_model_serve_reads (values.c) */
     bool more;        /* the step has another micro-batch */
     float vote, votes;

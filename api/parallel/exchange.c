@@ -141,6 +141,7 @@ static tx_status complete(tx_model *model)
     memmove(p->moving, p->moving + 1, (size_t)p->movings * sizeof *p->moving);
     tx_comm *comm = ranks_of(p, &oldest.command);
     TX_THEN(status, comm->table->wait(comm, oldest.request));
+    p->torn = p->torn || (status && oldest.command.op == TX_OP_GATHER_WEIGHTS && !tx_parallel_gathers(p));
     note_gathered(model, &oldest.command);
     return status ? status : copy_received(model, &oldest.command);
 }
@@ -169,8 +170,10 @@ static tx_status wait_for(tx_model *model, tx_op op, const tx_command *c)
 tx_status tx_parallel_wait(tx_model *model)
 {
     tx_status status = TX_OK;
-    while (model->parallel && model->parallel->movings > 0 && !status)
-        status = complete(model);
+    while (model->parallel && model->parallel->movings > 0) { /* after a failure too, so that none is left */
+        const tx_status completed = complete(model);
+        status = status ? status : completed;
+    }
     return status;
 }
 

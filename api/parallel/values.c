@@ -136,6 +136,17 @@ static bool divides(const tx_model *model)
     return tx_parallel_sharded(model->parallel) || tx_model_gathers(model);
 }
 
+tx_status tx_model_read_within(tx_model *model, tx_comm *comm)
+{
+    TX_NEEDS(model && comm, TX_INVALID);
+    if (!model->parallel || comm->size != model->mesh.shards.size)
+        return tx_fail(TX_INVALID, "parallel: these ranks do not have all shards");
+    if (model->parallel->torn)
+        return tx_fail(TX_IO, "this rank has not received all weights of the last step");
+    model->mesh.data = model->mesh.shards = (tx_mesh_axis){comm->rank, comm->size, comm};
+    return TX_OK;
+}
+
 tx_status tx_model_read_alone(tx_model *model, bool on)
 {
     TX_NEEDS(model, TX_INVALID);

@@ -10,11 +10,16 @@
 
 #include <stdio.h>
 
+enum { TX_LOG_LINE = 4096, TX_LOG_RECENT = 4 };
+
 typedef struct tx_log {
     FILE *file; /* NULL without a log, or after an error */
     const char *path;
     tx_reporter report;
     char buffer[4096]; /* of the file, so that writing a line allocates nothing */
+    /* The last lines of a rank that writes no log, or NULL. */
+    char (*recent)[TX_LOG_LINE];
+    int64_t lines; /* that were remembered */
 } tx_log;
 
 /* Opens the log at `path`, which must outlive the log. Pass NULL for no log. If `append`, the existing lines are kept.
@@ -23,6 +28,11 @@ void tx_log_open(tx_log *log, const char *path, bool append, const tx_reporter *
 /* Writes one line and its newline. */
 void tx_log_line(tx_log *log, const char *format, ...) TX_PRINTF(2, 3);
 void tx_log_close(tx_log *log);
+/* Lets a log without a file remember its last lines, if there is memory. */
+void tx_log_remember(tx_log *log);
+/* Copies a log of another rank, which may have ended before this one, from `from` to `to`, and adds the remembered
+ * lines of later steps. */
+tx_status tx_log_complete(const tx_log *log, const char *from, const char *to);
 
 /* Formats a number for the log with %.9g, which preserves every float. NaN, Infinity and -Infinity are written as
  * Python's json module does. Returns `text`. */

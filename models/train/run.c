@@ -249,6 +249,8 @@ static tx_status loop(tx_running *r)
     if (!status && r->summary->stopped)
         status = save(r);
     TX_THEN(status, await_save(r));
+    if (status)
+        status = tx_running_rescue(r, status);
     if (status && r->unread)
         status = end_unread(r, status);
     if (status) { /* the checkpoint that was begun is good, though the other ranks may not be there any more */
@@ -294,7 +296,7 @@ static tx_status start(tx_running *r, const char *log_path)
     if (t->across)
         TX_TRY(tx_outer_create(r->model, t->across, o->set, o->checkpoint, &r->outer));
     tx_log_open(&r->log, log_path, r->state->step > 0, &o->report);
-    return TX_OK;
+    return tx_running_keep(r);
 }
 
 tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const tx_run_options *options,
@@ -324,8 +326,8 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
     tx_status status = start(&r, log_path);
     TX_THEN(status, loop(&r));
     summary->wall = tx_now() - begin;
-    if (r.log.path)
-        tx_log_close(&r.log);
+    tx_log_close(&r.log);
+    tx_running_keep_end(&r);
     tx_loader_free(r.loader);
     tx_pace_free(r.pace);
     tx_outer_free(r.outer);

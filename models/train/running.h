@@ -72,6 +72,8 @@ typedef struct tx_running {
     bool wants_save;      /* this rank received a request to save, which the ranks have not yet agreed on */
     double timed_seconds; /* of the steps after the first, which compiles and warms up */
     double loss_sum;      /* of this call's steps */
+    char *kept;           /* the folder in which remaining ranks meet if one is lost, or NULL */
+    tx_comm *replica;     /* the ranks that have a replica together, used only then; NULL if each rank has one */
 } tx_running;
 
 /* Fetches the results of the pending step, waiting for the device if necessary, and reports them. */
@@ -110,5 +112,19 @@ void tx_running_poll_save(tx_running *r);
 /* Waits until the checkpoint that was begun is complete. With `together` all ranks call it and get the same status,
  * else it is rank 0's. */
 tx_status tx_running_commit(tx_running *r, bool together);
+/* Writes and completes a checkpoint on this rank alone, which has all weights and states. Fails if the folder `fence`
+ * is missing before the checkpoint gets its name. */
+tx_status tx_running_save_alone(tx_running *r, const char *fence);
+
+/* ---- A lost rank (models/train/rescue.c) ------------------------------------------------------------ */
+
+/* Prepares to save the last complete step if another rank is lost, under txlaunch and if every rank has all weights and
+ * states. All ranks call it before the first step. */
+tx_status tx_running_keep(tx_running *r);
+/* After a failure: if it is the loss of another rank, saves the last complete step on one of the remaining ranks, and
+ * ends the process. Otherwise returns `status` with its message. */
+tx_status tx_running_rescue(tx_running *r, tx_status status);
+/* Ends what tx_running_keep began. */
+void tx_running_keep_end(tx_running *r);
 
 #endif

@@ -31,6 +31,8 @@ static tx_status fill(const tx_running *r, const char *folder)
     TX_TRY(write_states(r, folder));
     TX_TRY((o->set->only_model ? tx_run_state_write_trainer : tx_run_state_write)(r->state, &o->facts,
                                                                                   o->set->output_dir, folder));
+    if (r->log.recent) /* rank 0 is lost */
+        return tx_log_complete(&r->log, TX_PATH(o->set->output_dir, TX_RUN_LOG), TX_PATH(folder, TX_RUN_LOG));
     return r->log.file ? tx_folder_copy_file(o->set->output_dir, folder, TX_RUN_LOG, INT64_MAX) : TX_OK;
 }
 
@@ -183,6 +185,25 @@ tx_status tx_running_save(tx_running *r)
     if (writes && !(c->started = tx_thread_start(&c->thread, commit, c)))
         commit(c);
     return TX_OK;
+}
+
+tx_status tx_running_save_alone(tx_running *r, const char *fence)
+{
+    tx_committing *c = &r->committing;
+    *c = (tx_committing){.pending = true, .step = r->state->step};
+    tx_status status = set_best(r);
+    status = write_files(r, status);
+    if (!status && !tx_is_folder(fence)) {
+        status = tx_fail(TX_IO, "the run has continued without this rank");
+        tx_checkpoint_discard(c->checkpoint);
+        c->checkpoint = NULL;
+    }
+    if (!status)
+        commit(c);
+    c->status = status ? status : c->status;
+    if (status)
+        snprintf(c->message, sizeof c->message, "%s", tx_error());
+    return tx_running_commit(r, false);
 }
 
 /* ---- Disk space -------------------------------------------------------------------------------------- */

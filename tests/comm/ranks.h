@@ -54,6 +54,9 @@ void test_pulse(void **state);
 void test_laggard(void **state);
 void test_laggard_of_group(void **state);
 
+/* Of abandon.c: all ranks end in it, unless it is skipped. */
+int abandon(fixture *f);
+
 /* Of messages.c. */
 void test_messages(void **state);
 void test_all_to_all(void **state);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator of this build, as one rank or under a launcher. `test_comm open` only opens it and says why it could
- * not, `window MB [kill]` makes a window, `differ` is about ranks that do different things, `huge` about more than 2^31
- * elements. */
+ * not, `window MB [kill]` makes a window, `differ` is about ranks that do different things, `abandon` about a rank that
+ * is lost, `huge` about more than 2^31 elements. */
 #include "api/base/memory_left.h"
 #include "tests/comm/ranks.h"
 
@@ -408,6 +408,7 @@ int main(int argc, char **argv)
         return 1;
     int result = strcmp(what, "differ") == 0                ? differ(&f)
                  : strcmp(what, "huge") == 0                ? huge(&f)
+                 : strcmp(what, "abandon") == 0             ? abandon(&f)
                  : strcmp(what, "window") == 0 && argc >= 3 ? window(&f, argv[2], argc > 3)
                                                             : run_all(&f);
     fixture_close(&f);

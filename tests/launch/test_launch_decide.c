@@ -76,6 +76,9 @@ static void failures_start_again(void **state)
     tx_launch_decision much;
     tx_launch_decide(&death, 100, &history, &much);
     assert_true(much.wait == 30.0);
+    o.rescued = true; /* no step is lost, so there is nothing to wait for */
+    tx_launch_decide(&o, 100, &history, &much);
+    assert_true(much.wait == 1.0);
 }
 
 static void a_signal_stops(void **state)

@@ -105,22 +105,10 @@ static void a_rank_that_never_started_is_absent(void **state)
 static void nonsense_is_refused(void **state)
 {
     tx_launch_job job = start(2);
-    static const char *const bad[] = {"",
-                                      "0",
-                                      "0 hello 3 h 7",
-                                      "5 hello 2 h 7",
-                                      "-1 hello 2 h 7",
-                                      "0 hello 2 h",
-                                      "0 lost 7",
-                                      "0 lost",
-                                      "0 lost x",
-                                      "0 step",
-                                      "0 failed",
-                                      "0 left",
-                                      "0 sing a song",
-                                      "x done",
-                                      "0 saved",
-                                      "0 donedonedone"};
+    static const char *const bad[] = {
+        "",        "0",        "0 hello 3 h 7", "5 hello 2 h 7", "-1 hello 2 h 7", "0 hello 2 h",   "0 lost 7",
+        "0 lost",  "0 lost x", "0 step",        "0 failed",      "0 left",         "0 sing a song", "x done",
+        "0 saved", "0 keeps",  "0 donedonedone"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (tx_launch_job_hear(&job, bad[i], 1.0))
             fail_msg("\"%s\" is taken", bad[i]);

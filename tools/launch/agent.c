@@ -5,7 +5,6 @@
 #include "tools/launch/txlaunch.h"
 #include "tools/process/process.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,12 +28,13 @@ static int open_channel(void)
     return channel;
 }
 
-/* Waits for the end of the command. Returns its status as in a shell. */
-static int wait_for_end(pid_t command, bool *killed)
+/* Waits for the end of the command, and passes signals on to it. Returns its status as in a shell. */
+static int wait_for_end(pid_t command, const sigset_t *signals, bool *killed)
 {
-    int code = 0;
-    while (waitpid(command, &code, 0) < 0 && errno == EINTR)
-        ;
+    int code = 0, number;
+    while (waitpid(command, &code, WNOHANG) == 0)
+        if (sigwait(signals, &number) == 0 && number != SIGCHLD)
+            kill(command, number);
     *killed = WIFSIGNALED(code);
     return *killed ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
 }
@@ -56,16 +56,18 @@ int tx_launch_agent(const char **argv)
     bool killed = false;
     const int channel = open_channel();
     const int32_t rank = tx_launcher_rank() < 0 ? 0 : tx_launcher_rank(), ranks = tx_launcher_ranks(NULL);
-    /* The agent blocks all signals: launchers signal the process group, so the command gets them itself. */
+    /* The command has a process group of its own, so that the launcher ends only the agent if another rank has died.
+     * The command then ends too, unless it has its last step to save (tx_watchdog_keep). */
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     gethostname(host, sizeof host - 1);
     argv[0] = find_program(argv[0], path, sizeof path);
-    if (tx_child_spawn(argv, &(tx_child_spawning){.output = -1, .errors = -1, .orphan = SIGKILL, .mask = &before},
-                       &command) == TX_OK) {
+    if (tx_child_spawn(
+            argv, &(tx_child_spawning){.output = -1, .errors = -1, .group = true, .orphan = SIGKILL, .mask = &before},
+            &command) == TX_OK) {
         tx_report(channel, 5.0, "%" PRId32 " hello %" PRId32 " %s %ld", rank, ranks < 1 ? 1 : ranks, host,
                   (long)command);
-        status = wait_for_end(command, &killed);
+        status = wait_for_end(command, &all, &killed);
     } else
         tx_print_line(stderr, "txlaunch: %s", tx_error());
     tx_report(channel, 5.0, "%" PRId32 " left %d", rank, status);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -20,9 +21,12 @@ typedef struct attempt {
     tx_launch_job *job;
     tx_launch_stream stream[2]; /* standard output, standard error */
     tx_launch_logs logs;
-    pid_t pid;
+    tx_launch_child *child; /* the launcher, then the tests of the hosts */
+    tx_launch_probes probes;
+    tx_launch_survivors survivors;
     bool forwarded, terminated;
     double last;               /* time of the last check */
+    double looked;             /* time of the last test of excluded hosts */
     double signed_at, done_at; /* time of the first sign and of the end of rank 0; 0 before */
 } attempt;
 
@@ -32,7 +36,7 @@ static bool is_stopping(const attempt *t)
     const tx_launch_sign *s = &t->job->sign;
     if (s->kind == TX_LAUNCH_FAILED)
         return s->status > 128;
-    return *t->a->caught && s->kind == TX_LAUNCH_NONE;
+    return (*t->a->caught || t->job->rejoins) && s->kind == TX_LAUNCH_NONE;
 }
 
 /* Sends SIGTERM directly to the ranks on this host. Open MPI's launcher would kill the ranks one second after it
@@ -51,13 +55,15 @@ static bool signal_ranks(const attempt *t)
     return sent;
 }
 
-static void forward_signal(attempt *t)
+/* Lets all ranks save a checkpoint and end, once: after a signal, or to continue with a host that answers again. */
+static void stop_ranks(attempt *t)
 {
-    if (!*t->a->caught || t->forwarded)
+    if ((!*t->a->caught && !t->job->rejoins) || t->forwarded)
         return;
     t->forwarded = true;
     if (!signal_ranks(t))
-        kill(t->pid, SIGTERM); /* the launcher forwards it to all ranks; not SIGINT, after which hydra returns 0 */
+        kill(t->child->pid,
+             SIGTERM); /* the launcher forwards it to all ranks; not SIGINT, after which hydra returns 0 */
 }
 
 /* True if the remaining processes have to be killed now. */
@@ -76,9 +82,11 @@ static bool is_over(attempt *t, double now)
     if (t->job->sign.kind == TX_LAUNCH_NONE)
         return false;
     t->signed_at = t->signed_at > 0.0 ? t->signed_at : now;
+    if (tx_launch_survivors_live(&t->survivors, t->job->kept, now))
+        return false;
     if (now - t->signed_at > settle_seconds && !t->terminated) {
         t->terminated = true;
-        kill(t->pid, SIGTERM);
+        kill(t->child->pid, SIGTERM);
     }
     return now - t->signed_at > settle_seconds + set->grace;
 }
@@ -99,15 +107,45 @@ static bool forward(attempt *t, double seconds)
     return t->stream[0].from >= 0 || t->stream[1].from >= 0;
 }
 
+/* Returns true if the launcher has ended. */
+static bool has_ended(attempt *t)
+{
+    tx_launch_reap(t->child, 1 + t->a->hosts.count);
+    t->job->exited = t->child->ended;
+    t->job->status = t->child->status;
+    return t->job->exited;
+}
+
+/* Tests from time to time whether an excluded host answers again. */
+static void look_for_hosts(attempt *t, double now)
+{
+    const double interval = t->a->set->rejoin_interval;
+    bool excluded = false, answers = false;
+    for (int32_t i = 0; i < t->a->hosts.count; i++)
+        excluded = excluded || t->a->hosts.host[i].excluded;
+    if (!excluded || interval <= 0.0 || t->job->step < 0 || t->job->sign.kind != TX_LAUNCH_NONE || t->forwarded)
+        return;
+    t->looked = t->looked > 0.0 ? t->looked : now;
+    if (!t->probes.running && now - t->looked > interval) {
+        tx_launch_probes_start(&t->probes, t->a, true, now);
+        t->looked = now;
+    } else if (t->probes.running && tx_launch_probes_end(&t->probes, t->a, now)) {
+        for (int32_t i = 0; i < t->a->hosts.count; i++)
+            answers = answers || t->a->hosts.host[i].answers;
+        t->job->rejoins = answers;
+    }
+}
+
 static void watch(attempt *t)
 {
-    while (!(t->job->exited = tx_launch_ended(t->pid, &t->job->status))) {
+    while (!has_ended(t)) {
         forward(t, tick_seconds);
         const double now = tx_now();
         if (now - t->last > 4.0 * tick_seconds) /* txlaunch was stopped, had no core, or waited for a reader */
             tx_launch_job_forgive(t->job, now - t->last);
         t->last = now;
-        forward_signal(t);
+        look_for_hosts(t, now);
+        stop_ranks(t);
         if (is_over(t, now))
             break;
     }
@@ -125,18 +163,33 @@ static tx_status start(attempt *t)
         t->stream[i].to = i ? STDERR_FILENO : STDOUT_FILENO;
         t->stream[i].rank = -1;
     }
-    TX_THEN(status, tx_launch_spawn(t->a->argv.word, &t->a->open, end[1], end[3], &t->pid));
+    TX_THEN(status, tx_launch_spawn(t->a->argv.word, &t->a->open, end[1], end[3], &t->child->pid));
     for (int i = 1; i < 4; i += 2)
         if (end[i] >= 0)
             close(end[i]);
     return status;
 }
 
+/* Waits for ranks that save their last step. Those that have not noticed the failure do so if the launcher is gone. */
+static void await_survivors(attempt *t)
+{
+    if (!*t->job->kept)
+        return;
+    t->survivors = (tx_launch_survivors){0};
+    if (!t->job->done) {
+        kill(-t->child->pid, SIGKILL);
+        while (*t->a->signals < 2 && tx_launch_survivors_live(&t->survivors, t->job->kept, tx_now()))
+            forward(t, tick_seconds);
+    }
+    tx_launch_survivors_end(t->job);
+}
+
 /* Waits for the launcher, kills all remaining processes and forwards the rest of the output. */
 static void complete(attempt *t)
 {
     watch(t);
-    tx_launch_kill_all(t->pid);
+    await_survivors(t);
+    tx_launch_kill_all(t->child->pid);
     const double end = tx_now() + settle_seconds; /* a process that hangs in the kernel may keep the pipes open */
     while (*t->a->signals < 2 && tx_now() < end && forward(t, 0.05))
         ;
@@ -157,13 +210,16 @@ tx_status tx_launch_run(tx_launch_attempt *a, tx_launch_job *job)
     TX_TRY(tx_launch_job_start(job, a->ranks, t.last));
     if (a->set->log_dir)
         TX_TRY(tx_launch_logs_open(a->set->log_dir, a->ranks, &t.logs));
-    const tx_status status = start(&t);
+    t.child = calloc((size_t)a->hosts.count + 1, sizeof *t.child);
+    t.probes.child = t.child + 1;
+    const tx_status status = t.child ? start(&t) : tx_fail(TX_MEMORY, "no memory for the list of hosts");
     if (!status)
         complete(&t);
     for (int i = 0; i < 2; i++)
         if (t.stream[i].from >= 0)
             close(t.stream[i].from);
     tx_launch_logs_close(&t.logs);
+    free(t.child);
     if (job->sign.kind == TX_LAUNCH_NONE)
         job->sign = (tx_launch_sign){.kind = TX_LAUNCH_ENDED, .rank = -1, .teller = -1};
     job->caught = (int)*a->caught;

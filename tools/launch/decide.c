@@ -89,7 +89,7 @@ void tx_launch_decide(const tx_launch_job *job, int64_t max_restarts, tx_launch_
                  max_restarts == 1 ? "restart was" : "restarts were");
     else {
         decision->verdict = TX_LAUNCH_RESTART;
-        decision->wait = h->restarts < 5 ? (double)(1 << h->restarts) : 30.0;
+        decision->wait = job->rescued ? 1.0 : h->restarts < 5 ? (double)(1 << h->restarts) : 30.0;
         h->restarts++;
     }
 }

@@ -78,6 +78,8 @@ bool tx_launch_job_hear(tx_launch_job *job, const char *report, double now)
         record_step(job, strtoll(rest, NULL, 10));
     else if (strcmp(word, "saved") == 0 && *rest)
         snprintf(job->saved, sizeof job->saved, "%s", rest);
+    else if (strcmp(word, "keeps") == 0 && *rest)
+        snprintf(job->kept, sizeof job->kept, "%s", rest);
     else if (strcmp(word, "lost") == 0 && numbered && number >= 0 && number < job->size) {
         r->spoke = true;
         sign.kind = TX_LAUNCH_LOST;

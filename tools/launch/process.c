@@ -32,17 +32,15 @@ tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int out
 
 /* ---- Ending ------------------------------------------------------------------------------------------------- */
 
-bool tx_launch_ended(pid_t pid, int32_t *status)
+void tx_launch_reap(tx_launch_child *child, int32_t count)
 {
     int code;
-    bool ended = false;
-    for (pid_t child; (child = waitpid(-1, &code, WNOHANG)) > 0;) {
-        if (child != pid)
-            continue;
-        ended = true;
-        *status = WIFSIGNALED(code) ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
-    }
-    return ended;
+    for (pid_t pid; (pid = waitpid(-1, &code, WNOHANG)) > 0;)
+        for (int32_t i = 0; i < count; i++)
+            if (child[i].pid == pid && !child[i].ended) {
+                child[i].ended = true;
+                child[i].status = WIFSIGNALED(code) ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
+            }
 }
 
 static pid_t parent_of(const char *process)
@@ -114,24 +112,23 @@ static bool end_pending(void)
 bool tx_launch_try(const char *const *argv, double seconds, char *text, size_t room, tx_status *started)
 {
     int ends[2];
-    int32_t code = 1;
+    tx_launch_child child = {0};
     sigset_t none;
-    pid_t pid;
     sigemptyset(&none);
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         *started = tx_fail(TX_MEMORY, "%s: cannot be started: %s", argv[0], strerror(errno));
         return false;
     }
-    *started = tx_launch_spawn(argv, &none, ends[1], ends[1], &pid);
+    *started = tx_launch_spawn(argv, &none, ends[1], ends[1], &child.pid);
     close(ends[1]);
     if (*started == TX_OK) {
         const double end = tx_now() + seconds;
-        while (!tx_launch_ended(pid, &code) && tx_now() < end && !end_pending())
+        while (tx_launch_reap(&child, 1), !child.ended && tx_now() < end && !end_pending())
             poll(NULL, 0, 5);
-        tx_launch_kill_all(pid);
+        tx_launch_kill_all(child.pid);
         const ssize_t length = read(ends[0], text, room - 1);
         text[length > 0 ? length : 0] = 0;
     }
     close(ends[0]);
-    return *started == TX_OK && code == 0;
+    return *started == TX_OK && child.ended && child.status == 0;
 }

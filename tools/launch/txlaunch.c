@@ -15,8 +15,6 @@
 #define TX_MPI_LAUNCHER "mpiexec"
 #endif
 
-static const double probe_seconds = 20.0; /* timeout in seconds of running `true` on a host */
-
 /* ---- Options -------------------------------------------------------------------------------------------- */
 
 #define AT(member) offsetof(tx_launch_settings, member)
@@ -33,6 +31,9 @@ static const tx_option options[] = {
      "seconds before the first restart; the delay doubles with each restart, up to 30 times S"},
     {TX_OPTION_INTEGER, "min_ranks", AT(min_ranks), 0, 1 << 20, "M",
      "continue without a host that does not answer if at least M ranks remain; 0 means that all are needed"},
+    {TX_OPTION_REAL, "rejoin_interval", AT(rejoin_interval), 0, 86400, "S",
+     "look every S seconds whether a host that was left out answers again, and then continue on all hosts from a "
+     "checkpoint; 0 means never"},
     {TX_OPTION_REAL, "heartbeat_timeout", AT(heartbeat_timeout), 2, 86400, "S",
      "end the attempt after S seconds without a heartbeat from any rank; --comm_timeout of txtrain detects single "
      "ranks"},
@@ -56,6 +57,7 @@ static const tx_launch_settings defaults = {
     .heartbeat_timeout = 30.0,
     .start_timeout = 120.0,
     .grace = 5.0,
+    .rejoin_interval = 30.0,
 };
 
 static const tx_cli program = {
@@ -214,17 +216,6 @@ static void next_start(const launch *l, tx_launch_start *start, char *from, size
         start->how = TX_LAUNCH_ANEW;
 }
 
-static bool answers(const tx_launch_attempt *a, const char *host)
-{
-    tx_launch_argv argv = {0};
-    tx_status started;
-    char text[1000];
-    const bool yes = !tx_launch_probe(a->set, a->family, host, &argv) &&
-                     tx_launch_try(argv.word, probe_seconds, text, sizeof text, &started);
-    tx_launch_argv_free(&argv);
-    return yes;
-}
-
 /* Excludes a host that does not answer, if the other hosts have slots for enough ranks. */
 static void exclude_host(tx_launch_attempt *a, int32_t ranks, tx_launch_host *host)
 {
@@ -243,22 +234,42 @@ static void exclude_host(tx_launch_attempt *a, int32_t ranks, tx_launch_host *ho
             host->name, left, least);
 }
 
-/* Probes the hosts that may have caused the end of the attempt. A host that does not answer may come back, so the
- * failure does not count as a repetition of the last one. */
-static void probe_hosts(launch *l, const tx_launch_job *job)
+/* Includes the excluded hosts that answer again. */
+static void include_hosts(launch *l)
 {
     tx_launch_attempt *a = &l->next;
-    const tx_launch_kind kind = job->sign.kind;
-    const bool all = kind == TX_LAUNCH_SILENT || kind == TX_LAUNCH_ENDED;
-    const bool one = kind == TX_LAUNCH_LOST || kind == TX_LAUNCH_ABSENT;
-    const tx_launch_host *named = one ? tx_launch_host_of(&a->hosts, job->sign.rank) : NULL;
-    for (int32_t i = 0; i < a->hosts.count && !caught; i++) {
+    for (int32_t i = 0; i < a->hosts.count; i++) {
         tx_launch_host *host = &a->hosts.host[i];
-        if ((all || host == named) && !host->excluded && !answers(a, host->name)) {
-            l->history.same = 0;
-            exclude_host(a, l->ranks, host);
-        }
+        if (!host->excluded || !host->answers)
+            continue;
+        host->excluded = false;
+        a->ranks = tx_launch_hosts_room(&a->hosts, l->ranks);
+        say("%s answers again: continuing with %" PRId32 " ranks", host->name, a->ranks);
     }
+}
+
+/* Tests which hosts answer after a failure. A host that does not answer may come back, so the failure does not count as
+ * a repetition of the last one. */
+static void probe_hosts(launch *l)
+{
+    tx_launch_attempt *a = &l->next;
+    if (!a->hosts.count)
+        return;
+    tx_launch_probe_all(a);
+    for (int32_t i = 0; i < a->hosts.count && !caught; i++)
+        if (!a->hosts.host[i].excluded && !a->hosts.host[i].answers) {
+            l->history.same = 0;
+            exclude_host(a, l->ranks, &a->hosts.host[i]);
+        }
+    include_hosts(l);
+}
+
+/* How the newest checkpoint came about, if the ranks could have saved their last step. */
+static const char *origin(const tx_launch_job *job)
+{
+    return job->rescued ? ", the last complete step, which the remaining ranks saved"
+           : *job->kept ? "; no rank that remained has saved a later step"
+                        : "";
 }
 
 /* Decides how to continue after an attempt. Returns false if it was the last, or else sets how the next one starts. */
@@ -275,16 +286,21 @@ static bool conclude(launch *l, const tx_launch_job *job, tx_launch_start *next,
     switch (decision.verdict) {
     case TX_LAUNCH_RESTART:
         next_start(l, next, from, sizeof from);
-        say("%s; restart %" PRId64 " of %" PRId64 " in %.3g s from %s", line, l->history.restarts, set->max_restarts,
-            decision.wait * set->restart_delay, from);
+        say("%s; restart %" PRId64 " of %" PRId64 " in %.3g s from %s%s", line, l->history.restarts, set->max_restarts,
+            decision.wait * set->restart_delay, from, origin(job));
         wait_for(decision.wait * set->restart_delay, &l->next.open);
-        probe_hosts(l, job);
+        probe_hosts(l);
         return true;
     case TX_LAUNCH_SUCCESS:
         say("complete after %" PRId64 " restart%s%s", before, tx_s(before),
             job->exited ? "" : "; the ranks did not end by themselves and were killed");
         break;
     case TX_LAUNCH_STOPPED:
+        if (job->rejoins && !job->caught) {
+            next_start(l, next, from, sizeof from);
+            include_hosts(l);
+            return true;
+        }
         say("stopped by a signal after %" PRId64 " restart%s and step %" PRId64 "; continue with "
             "--resume_from_checkpoint",
             before, tx_s(before), job->step);

@@ -19,7 +19,7 @@ typedef struct tx_launch_settings {
     int64_t ranks, per_host;         /* of all hosts, or of each; 0 if not given */
     int64_t max_restarts, min_ranks; /* min_ranks is 0 if all ranks are needed */
     const char *hosts, *hostfile, *launcher, *launcher_args, *log_dir;
-    double restart_delay, heartbeat_timeout, start_timeout, grace;
+    double restart_delay, heartbeat_timeout, start_timeout, grace, rejoin_interval;
     tx_words command;
 } tx_launch_settings;
 
@@ -29,6 +29,7 @@ typedef struct tx_launch_host {
     char name[256];
     int32_t slots; /* largest number of ranks on the host */
     bool excluded; /* excluded from further attempts */
+    bool answers;  /* in the last test */
 } tx_launch_host;
 
 typedef struct tx_launch_hosts {
@@ -93,6 +94,9 @@ typedef struct tx_launch_job {
     bool done;            /* rank 0 reported that all output is written */
     int64_t step, stride; /* the last reported step, or -1; steps between the last two reports */
     char saved[4096];     /* the newest checkpoint, or "" */
+    char kept[4096];      /* the folder of ranks that survive a failure (comm/report.h), or "" */
+    bool rescued;         /* the newest checkpoint is of such a rank */
+    bool rejoins;         /* the ranks were stopped because an excluded host answers again */
     int32_t worst;        /* the first nonzero exit status of a rank, or 0 */
     tx_launch_sign sign;
     /* The end of the attempt, set by attempt.c. */
@@ -206,8 +210,14 @@ void tx_launch_argv_free(tx_launch_argv *argv);
 /* Starts a program in a new process group, with standard input from /dev/null and signal mask `mask`. It gets SIGTERM
  * if txlaunch dies. Its output goes to the descriptors `output` and `errors`. */
 tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int output, int errors, pid_t *pid);
-/* Returns true if `pid` has ended, with its status as in a shell. Also reaps other children that ended. */
-bool tx_launch_ended(pid_t pid, int32_t *status);
+typedef struct tx_launch_child {
+    pid_t pid; /* 0 if there is none */
+    bool ended;
+    int32_t status; /* as in a shell */
+} tx_launch_child;
+
+/* Reaps all children of this process that ended, and marks those of the list. */
+void tx_launch_reap(tx_launch_child *child, int32_t count);
 /* Sends a signal to a descendant. Returns false if `pid` is not a descendant. */
 bool tx_launch_signal(int64_t pid, int number);
 /* Kills `pid`, its process group and all other descendants. */
@@ -256,6 +266,19 @@ int32_t tx_launch_logs_rank(const char *line, const char **text);
 bool tx_launch_forward(tx_launch_stream *stream, tx_launch_logs *logs, tx_launch_job *job,
                        const tx_launch_attempt *attempt);
 
+/* ---- Surviving ranks (survivors.c) ----------------------------------------------------------------------- */
+
+typedef struct tx_launch_survivors {
+    int64_t change; /* changes if any of the ranks shows that it is alive */
+    double began, seen, changed;
+} tx_launch_survivors;
+
+/* Whether ranks are still saving their last step, or may begin to do so. Call it repeatedly, first with zeroed
+ * `survivors`. `folder` is that of the job, or "". */
+bool tx_launch_survivors_live(tx_launch_survivors *survivors, const char *folder, double now);
+/* Removes the folder, so that no rank saves anything any more, and sets the newest checkpoint. */
+void tx_launch_survivors_end(tx_launch_job *job);
+
 /* ---- One attempt (attempt.c) ---------------------------------------------------------------------------- */
 
 struct tx_launch_attempt {
@@ -270,5 +293,20 @@ struct tx_launch_attempt {
 
 /* Runs one attempt. All its processes have ended when it returns. `job` describes its course. */
 tx_status tx_launch_run(tx_launch_attempt *attempt, tx_launch_job *job);
+
+/* ---- Tests of hosts (probe.c) ------------------------------------------------------------------------------ */
+
+typedef struct tx_launch_probes {
+    bool running;
+    double began;
+    tx_launch_child *child; /* by host; of the caller */
+} tx_launch_probes;
+
+/* Starts a test of each host, or only of the excluded ones. `probes` has room for one child of each. */
+void tx_launch_probes_start(tx_launch_probes *probes, const tx_launch_attempt *attempt, bool excluded, double now);
+/* Returns true if the tests have ended or their time is over, and sets which hosts answer. The caller reaps. */
+bool tx_launch_probes_end(tx_launch_probes *probes, const tx_launch_attempt *attempt, double now);
+/* Tests all hosts and waits. */
+void tx_launch_probe_all(const tx_launch_attempt *attempt);
 
 #endif
