@@ -28,15 +28,15 @@ static bool has(const char *name)
     return access(TX_PATH(folder, name), F_OK) == 0;
 }
 
-/* A rank of which rank 1 is silent, with a limit of 0.1 s. */
+/* A rank that waits for rank 1, which is silent, with a limit of 0.1 s. */
 static tx_watchdog *lose(fake *f, bool keeps)
 {
     make(f, 0, 4);
+    await(f, 1, 3, SILENT);
     tx_watchdog *watch = begin(f, 0.1);
     if (keeps)
         tx_watchdog_keep(watch, folder);
     tx_watchdog_step(watch, 7);
-    f->others[1] = SILENT;
     return watch;
 }
 

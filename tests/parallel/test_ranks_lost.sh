@@ -15,7 +15,7 @@ patience=${6:-3}
 
 "$launcher" --version 2> /dev/null | grep -q HYDRA ||
     { echo "skipped: $launcher is not MPICH's, whose way to another host is known"; exit 77; }
-steps=120
+steps=200
 rate=1e-3
 
 # train FOLDER ARGUMENT...: the arguments of txtrain
@@ -61,7 +61,7 @@ while [ $done -lt "$times" ]; do
     lost=$((drawn + 1))
     rm -rf "$work/run" "$work/small" "$work/full"
     # shellcheck disable=SC2046
-    start_launch --min_ranks $few --rejoin_interval 2 --restart_delay 0.1 -- $(train "$work/run") \
+    start_launch --min_ranks $few --rejoin_interval 1 --restart_delay 0.1 -- $(train "$work/run") \
         > "$work/out" 2> "$work/err" &
     pid=$!
     random $((steps / 3))
