@@ -16,6 +16,7 @@ patience=${6:-3}
 "$launcher" --version 2> /dev/null | grep -q HYDRA ||
     { echo "skipped: $launcher is not MPICH's, whose way to another host is known"; exit 77; }
 steps=200
+[ "$hosts" -gt 2 ] && steps=100
 rate=1e-3
 
 # train FOLDER ARGUMENT...: the arguments of txtrain
