@@ -107,6 +107,7 @@ elif [ "${hosts:-0}" -gt 2 ]; then
     command -v python3 > /dev/null || skip "python3 is missing"
     python3 "${0%/*}/shelld.py" serve "$work/shell" &
     shell=$!
+    await test -S "$work/shell"
     # Called as ssh would be: [OPTION...] HOST COMMAND...
     cat > "$work/launch" << END
 #!/bin/sh

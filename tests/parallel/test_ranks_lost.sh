@@ -3,13 +3,14 @@
 # A host is lost at a random step. The others continue without it from their last complete step, in which a rank has
 # saved its replica; then the host returns. No step is lost or made twice, and the losses are those of undisturbed runs
 # with as many ranks from the same steps.
-#   test_ranks_lost.sh BIN LAUNCHER DEVICE [HOSTS [TIMES [SECONDS]]]
+#   test_ranks_lost.sh BIN LAUNCHER DEVICE [HOSTS [TIMES [SECONDS [STAGE]]]]
 # HOSTS: "": two hosts are processes with two ranks each. 4: four network namespaces, of which one is killed, or its
-# cable is cut. SECONDS: --comm_timeout, 3 unless given; 0 for the default.
+# cable is cut. SECONDS: --comm_timeout, 3 unless given; 0 for the default. STAGE: of ZeRO within hosts.
 device=$3
 hosts=${4:-2}
 times=${5:-1}
 patience=${6:-3}
+shards=${7:+--zero_stage $7 --zero_hpz_partition_size 2}
 . "${0%/*}/ranks.sh"
 . "${0%/*}/lost.sh"
 
@@ -25,8 +26,8 @@ train()
     folder=$1
     shift
     echo "$bin/txtrain $from --config_overrides n_layer=6,n_embd=96 --threads 1 --seed 3 --max_steps $steps" \
-        "--learning_rate $rate --logging_strategy no --ddp_overlap no --device $device --save_strategy no" \
-        "--per_device_train_batch_size 4 --comm_timeout $patience --output_dir $folder $*"
+        "--learning_rate $rate --logging_strategy no --ddp_overlap $overlap --device $device --save_strategy no" \
+        "--per_device_train_batch_size 4 --comm_timeout $patience $shards --output_dir $folder $*"
 }
 
 # losses_of FOLDER FIRST LAST: steps and losses in its log
@@ -58,6 +59,7 @@ all=$((2 * hosts))
 few=$((all - 2))
 done=0
 while [ $done -lt "$times" ]; do
+    [ $((done % 2)) -eq 0 ] && overlap=yes || overlap=no
     random "$hosts"
     lost=$((drawn + 1))
     rm -rf "$work/run" "$work/small" "$work/full"
