@@ -79,11 +79,12 @@ void tx_log_remember(tx_log *log)
     log->lines = 0;
 }
 
-/* The step that a line is about, or -1. */
+/* The step whose results a line has, or -1. Lines about the ranks' speed come before those of their step. */
 static int64_t step_of(const char *line)
 {
     int64_t step = -1;
-    return sscanf(line, "{\"step\": %" SCNd64, &step) == 1 ? step : -1;
+    char digit;
+    return sscanf(line, "{\"step\": %" SCNd64 ", \"epoch\": %c", &step, &digit) == 2 ? step : -1;
 }
 
 tx_status tx_log_complete(const tx_log *log, const char *from, const char *to)

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-enum { TX_LOG_LINE = 4096, TX_LOG_RECENT = 4 };
+enum { TX_LOG_LINE = 4096, TX_LOG_RECENT = 8 };
 
 typedef struct tx_log {
     FILE *file; /* NULL without a log, or after an error */
@@ -31,7 +31,7 @@ void tx_log_close(tx_log *log);
 /* Lets a log without a file remember its last lines, if there is memory. */
 void tx_log_remember(tx_log *log);
 /* Copies a log of another rank, which may have ended before this one, from `from` to `to`, and adds the remembered
- * lines of later steps. */
+ * results of later steps. */
 tx_status tx_log_complete(const tx_log *log, const char *from, const char *to);
 
 /* Formats a number for the log with %.9g, which preserves every float. NaN, Infinity and -Infinity are written as

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The log of a run if it cannot be written: one warning, and no other file changes. */
+ * The log of a run if it cannot be written: one warning, and no other file changes. A log that another rank completes. */
 #include "models/train/log.h"
 #include "tests/data/texts.h"
 
@@ -27,7 +27,7 @@ static void expect_file(const char *file, const char *want)
 {
     char *data;
     size_t size;
-    assert_ok(tx_file_read(file, 100, &data, &size));
+    assert_ok(tx_file_read(file, 1000, &data, &size));
     assert_string_equal(data, want);
     free(data);
 }
@@ -44,6 +44,32 @@ static void written(void **state)
     }
     assert_int_equal(r.count, 0);
     unlink(path);
+}
+
+/* Rank 0 has ended within step 3, with a line about speed before the results, and within its next line. Another rank
+ * has the results of steps 2 to 4. */
+static void completed(void **state)
+{
+    static const char begun[] = "{\"step\": 1, \"epoch\": 0}\n{\"step\": 2, \"epoch\": 0}\n{\"step\": 3, \"slow";
+    tx_log log;
+    tx_log_open(&log, NULL, false, &(tx_reporter){.warn = NULL});
+    tx_log_line(&log, "forgotten");
+    tx_log_remember(&log);
+    for (int step = 2; step <= 4; step++) {
+        tx_log_line(&log, "{\"step\": %d, \"slowest_rank\": 0}", step);
+        tx_log_line(&log, "{\"step\": %d, \"epoch\": 1}", step);
+    }
+    char *copy = tx_path_join(folder, "copy.jsonl");
+    assert_ok(tx_log_complete(&log, path, copy)); /* rank 0 has written none */
+    assert_false(tx_file_exists(copy));
+    assert_ok(tx_file_write(path, begun, strlen(begun)));
+    assert_ok(tx_log_complete(&log, path, copy));
+    expect_file(copy, "{\"step\": 1, \"epoch\": 0}\n{\"step\": 2, \"epoch\": 0}\n{\"step\": 3, \"epoch\": 1}\n"
+                      "{\"step\": 4, \"epoch\": 1}\n");
+    tx_log_close(&log);
+    unlink(copy);
+    unlink(path);
+    free(copy);
 }
 
 static void refused(const char *what)
@@ -108,6 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written),
+        cmocka_unit_test(completed),
         cmocka_unit_test(what_is_no_file),
         cmocka_unit_test(no_room),
     };
