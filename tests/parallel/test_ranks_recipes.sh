@@ -22,9 +22,9 @@ exec sh -c "\$2"
 END
 cat > "$work/commands/srun" << 'END'
 #!/bin/sh
-for word; do
+while [ "${1#-}" != "$1" ]; do
+    case $1 in --nodelist=*) node=${1#*=} ;; esac
     shift
-    case $word in --nodelist=*) node=${word#*=} ;; -*) ;; *) set -- "$@" "$word" ;; esac
 done
 [ "$1 $2" = "sh -c" ] || exec echo "srun: unexpected command: $*"
 SLURM_PROCID=0 SLURM_NTASKS=1 exec on "$node" "$3"
