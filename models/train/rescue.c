@@ -26,13 +26,14 @@ static const double patience = 10.0; /* seconds to wait for the other ranks of a
 /* ---- Preparation --------------------------------------------------------------------------------------- */
 
 /* The number of ranks that have all weights and optimizer states together, of which there are others; 0 if all ranks
- * are needed. With local steps the ranks' weights differ. */
+ * are needed. With local steps the ranks' weights differ. Stage 3 within hosts has not been tried. */
 static int32_t replica_size(const tx_running *r)
 {
     const tx_parallel_options *p = &tx_trainer_options_of(r->trainer)->parallel;
     if (!r->comm || r->comm->size == 1 || r->outer || r->rollout || p->tensor || p->pipeline || p->expert)
         return 0;
-    return !p->zero_stage ? 1 : p->replicate && p->replicate->size > 1 ? p->shards->size : 0;
+    const bool hybrid = p->zero_stage < 3 && p->replicate && p->replicate->size > 1;
+    return !p->zero_stage ? 1 : hybrid ? p->shards->size : 0;
 }
 
 /* Makes the folder, and removes those of earlier runs: their ranks must save nothing any more. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The log of a run if it cannot be written: one warning, and no other file changes. A log that another rank completes. */
+ * The log of a run if it cannot be written: one warning, and no other file changes. A log that another rank completes.
+ */
 #include "models/train/log.h"
 #include "tests/data/texts.h"
 
