@@ -112,8 +112,8 @@ void tx_running_poll_save(tx_running *r);
 /* Waits until the checkpoint that was begun is complete. With `together` all ranks call it and get the same status,
  * else it is rank 0's. */
 tx_status tx_running_commit(tx_running *r, bool together);
-/* Writes and completes a checkpoint on this rank alone, which has all weights and states. Fails if the folder `fence`
- * is missing before the checkpoint gets its name. */
+/* Writes and completes a checkpoint without the other ranks: this one can read all weights and states. Fails if the
+ * folder `fence` is missing before the checkpoint gets its name. */
 tx_status tx_running_save_alone(tx_running *r, const char *fence);
 
 /* ---- A lost rank (models/train/rescue.c) ------------------------------------------------------------ */

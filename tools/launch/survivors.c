@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Ranks that survive the loss of another one save their last complete step, also if the launcher has ended and nothing
- * connects them to txlaunch any more. Their files in a shared folder show when they have ended, and what they saved. */
+ * connects them to txlaunch any more. Their files in a shared folder show when they have ended, and their checkpoints.
+ */
 #include "comm/report.h"
 #include "tools/launch/txlaunch.h"
 #include "tx_folder.h"
@@ -60,6 +61,6 @@ void tx_launch_survivors_end(tx_launch_job *job)
         snprintf(job->saved, sizeof job->saved, "%.3900s/%.100s", job->kept, name);
     }
     tx_names_free(&names);
-    (void)tx_folder_remove(job->kept, slash + 1); /* ranks that are left behind save nothing any more */
+    (void)tx_folder_remove(job->kept, slash + 1); /* ranks that txlaunch cannot reach save nothing any more */
     *slash = '/';
 }
