@@ -215,6 +215,7 @@ typedef struct tx_attention_options {
      * 0 (Beltagy et al., Longformer, 2020; as in Mistral). Time and memory traffic then grow with the window instead of
      * with T. It needs causal attention. */
     int32_t window;
+    bool chunked;     /* a position sees itself and those before it in its own chunk of `window` positions (Llama 4) */
     float cap;        /* soft cap of the scores s: cap tanh(s / cap); 0 means none (Gemma 2) */
     tx_tensor *sinks; /* F32 [heads], a score in each softmax that belongs to no key (gpt-oss); or NULL */
     /* Index in the model of this rank's first head, if tensor-parallel ranks divide the heads. Dropout depends on it.

@@ -91,6 +91,7 @@ typedef struct tx_attrs {
         int32_t window; /* the most keys that a query attends to; 0 = no limit */
         float cap;      /* soft cap of the scores; 0 = none */
         bool causal;
+        bool chunked; /* queries attend to their own chunk of `window` positions */
     } attention;
     const tx_rope *rope; /* owned by the graph */
 

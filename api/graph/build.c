@@ -203,10 +203,10 @@ bool tx_attention_attrs(tx_tensor *qkv, const tx_attention_options *o, tx_attrs 
     }
     const int64_t parts = o->heads + 2 * (int64_t)o->kv_heads;
     const int64_t head_size = parts > 0 ? tx_shape_last(&qkv->shape) / parts : 1;
-    *attrs =
-        TX_ATTRS(.attention.heads = o->heads, .attention.kv_heads = o->kv_heads, .attention.causal = o->causal,
-                 .attention.window = o->window, .attention.cap = o->cap, .draw.p = o->dropout, .draw.site = o->site,
-                 .first = o->first_head, .scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)head_size));
+    *attrs = TX_ATTRS(.attention.heads = o->heads, .attention.kv_heads = o->kv_heads, .attention.causal = o->causal,
+                      .attention.window = o->window, .attention.chunked = o->chunked, .attention.cap = o->cap,
+                      .draw.p = o->dropout, .draw.site = o->site, .first = o->first_head,
+                      .scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)head_size));
     return true;
 }
 

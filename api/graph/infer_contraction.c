@@ -90,6 +90,8 @@ tx_status tx_require_qkv(const tx_infer *c, int i, int64_t *head_size)
     TX_TRY(tx_require_draw(c));
     if (a->attention.window < 0)
         return tx_refuse(c, "window %d is negative", a->attention.window);
+    if (a->attention.chunked && a->attention.window < 1)
+        return tx_refuse(c, "chunks have no size");
     if (!(a->attention.cap >= 0.0f))
         return tx_refuse(c, "cap %g is negative", (double)a->attention.cap);
     *head_size = last / parts;

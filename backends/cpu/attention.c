@@ -269,6 +269,7 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
             .offset = start,
             .causal = cached || attrs->attention.causal,
             .window = attrs->attention.window,
+            .chunked = attrs->attention.chunked,
             .starts = starts ? starts + b * length : NULL,
             .plane = (uint32_t)(h + attrs->first),
             .cap = attrs->attention.cap,

@@ -124,6 +124,7 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
         .keys = valid,
         .causal = attrs->attention.causal,
         .window = attrs->attention.window,
+        .chunked = attrs->attention.chunked,
         .starts = starts ? starts + b * length : NULL,
         .plane = (uint32_t)(h + attrs->first),
         .cap = attrs->attention.cap,

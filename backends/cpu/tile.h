@@ -119,6 +119,7 @@ typedef struct tx_head {
     int64_t keys, offset;
     bool causal;
     int64_t window;
+    bool chunked; /* the window is the query's own chunk, from its start on */
     const int32_t *starts;
     uint32_t plane;
     float cap;         /* soft cap of the scores, or 0 */
@@ -157,10 +158,11 @@ static inline void tx_tile_transpose(float *to, const float *from, int64_t row, 
 static inline int64_t tx_head_first(const tx_head *head, int64_t query)
 {
     const int64_t own = head->offset + query;
-    int64_t first = head->window > 0 && own >= head->window ? own - head->window + 1 : 0;
-    if (head->starts && head->starts[query] > first)
-        first = head->starts[query];
-    return first < own ? first : own;
+    const int64_t start = !head->starts ? 0 : head->starts[query] < own ? head->starts[query] : own;
+    if (head->window == 0)
+        return start;
+    const int64_t first = head->chunked ? own - (own - start) % head->window : own - head->window + 1;
+    return first > start ? first : start;
 }
 
 static inline bool tx_head_bounded(const tx_head *head)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Llama 4 for text (Meta, 2025): layers without rotary positions, whose queries grow with their position, between
- * layers whose positions see only their own chunk; a shared expert, and others whose inputs are scaled. Texts are at
- * most as long as a chunk, so that all positions see the earlier ones. */
+ * layers whose positions see only their own chunk; a shared expert, and others whose inputs are scaled. */
 #include "models/arch/llama_family.h"
 
 #define FEED LAYER "feed_forward."
@@ -34,14 +33,17 @@ static const tx_config_key keys[] = {
     SIZE(interleave_moe_layer_step, experts.period, TX_LLAMA_LAYERS),
     FLAG(use_qk_norm, norms.bare_heads),
     SIZE(no_rope_layer_interval, positions.none_period, TX_LLAMA_LAYERS),
-    SIZE_OR_NULL(attention_chunk_size, attention.chunk, 1 << 24),
+    SIZE_OR_NULL(attention_chunk_size, attention.window, 1 << 24),
     SIZE(floor_scale, attention.scale_step, 1 << 24),
     {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_llama4_text, rows, 202048, 131072, 5120, 48, 40, 1, 2),
                                       REST(16384, 8, 1e-5, 5e5),
                                       .attention.head_dim = 128,
-                                      .attention.chunk = 8192,
+                                      .attention.window = 8192,
+                                      .attention.windowed = true,
+                                      .attention.windows.listed = true,
+                                      .attention.chunked = true,
                                       .attention.scale_growth = 0.1,
                                       .attention.scale_step = 8192,
                                       .norms.bare_heads = true,
@@ -85,35 +87,31 @@ static tx_status read_experts(const tx_json *json, llama_config *c)
     return TX_OK;
 }
 
-/* Whether the positions of some layer see only their chunk. */
-static tx_status read_chunks(const tx_json *json, const llama_config *c, bool *chunks)
+/* The layers with chunks, from a list, or else those with rotary positions. */
+static tx_status read_chunks(const tx_json *json, llama_config *c)
 {
-    tx_layer_set layers = {.listed = true};
-    const tx_layer_word words[] = {{"full_attention", NULL}, {"chunked_attention", &layers}, {NULL, NULL}};
-    *chunks = false;
-    if (tx_json_has(json, "layer_types"))
+    tx_layer_set *layers = &c->attention.windows;
+    const tx_layer_word words[] = {{"full_attention", NULL}, {"chunked_attention", layers}, {NULL, NULL}};
+    const bool listed = tx_json_has(json, "layer_types");
+    if (listed)
         TX_TRY(tx_llama_read_words(json, "layer_types", c->base.layers, words));
-    for (int64_t i = 0; i < c->base.layers; i++)
-        *chunks = *chunks || (tx_json_has(json, "layer_types") ? has_layer(&layers, i) : has_rope(c, i));
-    return *chunks && tx_json_has(json, "layer_types") && !c->attention.chunk
-               ? tx_fail(TX_INVALID, "layer_types: \"chunked_attention\" needs attention_chunk_size")
-               : TX_OK;
+    for (int64_t i = 0; i < c->base.layers; i++) {
+        if (!listed && has_rope(c, i))
+            add_layer(layers, i);
+        if (listed && has_layer(layers, i) && !c->attention.window)
+            return tx_fail(TX_INVALID, "layer_types: \"chunked_attention\" needs attention_chunk_size");
+    }
+    return TX_OK;
 }
 
 static tx_status read(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
-    bool chunks;
     TX_TRY(tx_llama_read(json, config));
     TX_TRY(tx_llama_read_no_rope(json, c));
     TX_TRY(read_growth(json, c));
     TX_TRY(read_experts(json, c));
-    TX_TRY(read_chunks(json, c, &chunks));
-    if (chunks && c->attention.chunk && config->positions > c->attention.chunk) {
-        config->positions = c->attention.chunk;
-        config->bound = "attention_chunk_size: attention in several chunks is not implemented";
-    }
-    return TX_OK;
+    return read_chunks(json, c);
 }
 
 const tx_architecture tx_llama4_text = {

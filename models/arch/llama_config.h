@@ -90,7 +90,7 @@ typedef struct llama_config {
         bool clips_norms;      /* the limit applies after the norms of q and k */
         double scale_growth;   /* queries are multiplied by 1 + growth ln(1 + floor(position / original length)), */
         int64_t scale_step;    /* or with this, in layers without rotary positions, (position + 1) / step */
-        int64_t chunk;         /* positions of some layers see only their own chunk; 0 means none has chunks */
+        bool chunked;          /* the window is the position's own chunk of so many */
         int64_t window;        /* of layers with a sliding window; 0 means no window */
         bool windowed;         /* false if no layer has the window */
         tx_layer_set windows;  /* the layers with the window, if they are listed */

@@ -205,6 +205,7 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     if (c->positions.alibi)
         qkv = tx_alibi_add(b, qkv, heads, size);
     options.window = c->attention.both ? 0 : options.window;
+    options.chunked = c->attention.chunked && options.window > 0;
     if (c->attention.both && b->scores && window_of(c, layer) > 0)
         return attend_near(b, qkv, &options);
     tx_tensor *y = tx_stack_attention(b, qkv, layer, &options, c->attention.dropout);

@@ -48,10 +48,11 @@ static int64_t value_at(const layout *l, int64_t b, int64_t t, int64_t h)
 static int64_t first_seen(const tx_call *call, const tx_array *starts, const layout *l, int64_t b, int64_t t,
                           int64_t place)
 {
-    double first = call->attrs.attention.window > 0 ? (double)(place - call->attrs.attention.window + 1) : 0.0;
-    if (starts && tx_array_present(starts))
-        first = fmax(first, starts->value[b * l->time + t]);
-    return (int64_t)fmin(fmax(first, 0.0), (double)place);
+    const double from = starts && tx_array_present(starts) ? starts->value[b * l->time + t] : 0.0;
+    const int64_t start = (int64_t)fmin(from, (double)place), window = call->attrs.attention.window;
+    if (call->attrs.attention.chunked)
+        return start + (place - start) / window * window;
+    return window > 0 && place - window + 1 > start ? place - window + 1 : start;
 }
 
 /* The end of the keys that query t sees; 0 for rows beyond the length. */
@@ -282,17 +283,18 @@ static const variant variants[] = {
     {1, 66, 2, 1, 10, true, false, 0.0f},  {1, 1, 2, 2, 64, false, false, 0.0f},
 };
 
-/* Keys are bounded from below. */
+/* Keys are bounded from below. A negative window stands for chunks. */
 static const struct {
     variant v;
     int32_t window;
     bool starts;
 } bounded[] = {
-    {{1, 130, 2, 1, 16, true, false, 0.0f}, 7, false}, {{1, 200, 2, 2, 32, true, false, 0.0f}, 64, false},
-    {{1, 65, 1, 1, 64, true, false, 0.0f}, 1, false},  {{2, 70, 1, 1, 24, true, false, 0.0f}, 1000, false},
-    {{2, 150, 4, 2, 12, true, true, 0.2f}, 33, false}, {{2, 129, 2, 1, 16, true, false, 0.0f}, 0, true},
-    {{3, 300, 1, 1, 8, true, true, 0.0f}, 0, true},    {{2, 260, 3, 1, 20, true, false, 0.3f}, 0, true},
-    {{2, 193, 4, 2, 72, true, true, 0.1f}, 50, true},
+    {{1, 130, 2, 1, 16, true, false, 0.0f}, 7, false},   {{1, 200, 2, 2, 32, true, false, 0.0f}, 64, false},
+    {{1, 65, 1, 1, 64, true, false, 0.0f}, 1, false},    {{2, 70, 1, 1, 24, true, false, 0.0f}, 1000, false},
+    {{2, 150, 4, 2, 12, true, true, 0.2f}, 33, false},   {{2, 129, 2, 1, 16, true, false, 0.0f}, 0, true},
+    {{3, 300, 1, 1, 8, true, true, 0.0f}, 0, true},      {{2, 260, 3, 1, 20, true, false, 0.3f}, 0, true},
+    {{2, 193, 4, 2, 72, true, true, 0.1f}, 50, true},    {{1, 130, 2, 1, 16, true, false, 0.0f}, -7, false},
+    {{1, 200, 2, 2, 32, true, false, 0.0f}, -64, false}, {{2, 193, 4, 2, 72, true, true, 0.1f}, -50, true},
 };
 /* Gives case i a cap, or sinks, or both. */
 static void cap_and_sink(tx_case *c, size_t i, int32_t sinks)
@@ -305,7 +307,6 @@ static void cap_and_sink(tx_case *c, size_t i, int32_t sinks)
     snprintf(c->label + length, sizeof c->label - length, "%s%s", i % 3 ? " cap" : "", has_sinks ? " sinks" : "");
 }
 #define BOUNDED (sizeof bounded / sizeof bounded[0])
-
 static const variant big = {4, 1024, 12, 12, 64, true, false, 0.0f};
 
 static tx_case *add_variant(tx_cases *list, const variant *v)
@@ -351,7 +352,8 @@ static void bound(tx_case *c, size_t i, int32_t starts)
     const size_t length = strlen(c->label);
     snprintf(c->label + length, sizeof c->label - length, " window %d%s", bounded[i].window,
              bounded[i].starts ? " starts" : "");
-    c->attrs.attention.window = bounded[i].window;
+    c->attrs.attention.window = abs(bounded[i].window);
+    c->attrs.attention.chunked = bounded[i].window < 0;
     c->flags |= bounded[i].window == 1 ? TX_CASE_ZEROS : 0u; /* one key, as with a single token */
     if (bounded[i].starts)
         c->in[starts] = tx_spec_of(TX_I32, TX_SHAPE(v->batch, v->time), TX_FILL_STARTS, 0.0, v->time);
@@ -428,7 +430,7 @@ static void attention_cached_cases(tx_cases *list)
 {
     static const struct {
         variant v;
-        int32_t capacity, first, last, window; /* positions; as the attribute */
+        int32_t capacity, first, last, window; /* positions; as in `bounded` */
         int32_t rows;                          /* of the caches, with slots of -1 to `rows`; 0 means no slots */
     } cached[] = {
         {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0, 0, 0, 0},
@@ -445,6 +447,7 @@ static void attention_cached_cases(tx_cases *list)
         {{2, 1, 4, 2, 32, true, false, 0.0f}, 200, 3, 150, 9, 0},
         {{2, 90, 2, 1, 16, true, false, 0.0f}, 300, 0, 205, 20, 0},
         {{1, 3, 2, 2, 24, true, false, 0.0f}, 250, 180, 180, 70, 0},
+        {{2, 90, 2, 1, 16, true, false, 0.0f}, 300, 0, 205, -20, 0},
         {{3, 1, 4, 2, 32, true, false, 0.0f}, 100, 0, 99, 0, 7},
         {{1, 40, 2, 2, 16, true, false, 0.0f}, 90, 3, 50, 0, 4},
         {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000, 0, 0},
@@ -468,7 +471,8 @@ static void attention_cached_cases(tx_cases *list)
         c->in[3] = tx_spec_positions(v->batch, cached[i].first, cached[i].last);
         if (cached[i].rows)
             c->in[4] = tx_spec_of(TX_I32, TX_SHAPE(v->batch), TX_FILL_INDEX, -1.0, cached[i].rows + 1.0);
-        c->attrs.attention.window = cached[i].window;
+        c->attrs.attention.window = abs(cached[i].window);
+        c->attrs.attention.chunked = cached[i].window < 0;
         if (k % 4 == 1)
             cap_and_sink(c, (size_t)(k / 4), 5);
         c->flags |= i == count - 1 ? TX_CASE_BENCH : 0u;

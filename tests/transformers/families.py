@@ -364,10 +364,10 @@ VARIANTS = {
         rope_parameters=dict(rope_type="dynamic", rope_theta=5000.0, factor=3.0))),
     "llama4 as Llama 4 Scout": (Llama4TextConfig, dict(
         num_hidden_layers=4, head_dim=8, intermediate_size=20, intermediate_size_mlp=76, num_local_experts=5,
-        attention_chunk_size=24, floor_scale=7, attn_scale=0.3, rope_parameters=dict(LLAMA3, factor=16.0))),
+        attention_chunk_size=7, floor_scale=7, attn_scale=0.3, rope_parameters=dict(LLAMA3, factor=16.0))),
     "llama4 as Llama 4 Maverick": (Llama4TextConfig, dict(
         num_hidden_layers=4, head_dim=8, intermediate_size=20, intermediate_size_mlp=36, num_local_experts=6,
-        interleave_moe_layer_step=2, use_qk_norm=False, attention_chunk_size=30, floor_scale=24)),
+        interleave_moe_layer_step=2, use_qk_norm=False, attention_chunk_size=10, floor_scale=24)),
     "llama4, several experts, no chunks": (Llama4TextConfig, dict(
         head_dim=12, intermediate_size=20, intermediate_size_mlp=36, num_local_experts=5, num_experts_per_tok=3,
         moe_layers=[0, 2], no_rope_layers=[1, 0, 1], attention_chunk_size=None, attn_temperature_tuning=False,

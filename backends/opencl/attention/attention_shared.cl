@@ -56,11 +56,10 @@
 /* Returns the first key that query q, at position base + q, attends to. `starts` are those of the row's queries. */
 static int first_key(int base, int q, int window, const __global int *starts)
 {
-    const int own = base + q;
-    int first = WINDOW ? max(own - window + 1, 0) : 0;
-    if (STARTS)
-        first = max(first, starts[q]);
-    return min(first, own);
+    const int own = base + q, start = STARTS ? min(starts[q], own) : 0;
+    if (WINDOW == 2)
+        return own - (own - start) % window;
+    return WINDOW ? max(own - window + 1, start) : start;
 }
 
 /* Returns the smallest first key of `rows` queries from q0 on, of T. */
@@ -128,7 +127,7 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
 
 /* The same for work-groups that own `rows` keys and loop over the queries of all heads that read them, `cols` at a
  * time. Dimension 0 is tiles of keys, from the first, to which most queries attend if causal; 1 is key heads. A
- * window excludes the queries from `end` on. */
+ * window, or a chunk of its size, excludes the queries from `end` on. */
 #define KEY_TILE(rows, cols)                                                                                           \
     const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);                         \
     const int k0 = (first_tile + (int)get_group_id(0)) * (rows), group = heads / kv_heads;                             \

@@ -33,7 +33,10 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     snprintf(slots, sizeof slots, " -DSLOTS=%lld", cached && a.starts ? (long long)c->in[1].shape.dim[0] : 0LL);
     snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s %s", a.d,
              c->attrs.attention.causal || cached, !cached && tx_present(lengths), c->attrs.draw.p > 0.0f && !cached,
-             cached, a.window > 0 ? " -DWINDOW=1" : "",
+             cached,
+             a.window == 0                ? ""
+             : c->attrs.attention.chunked ? " -DWINDOW=2"
+                                          : " -DWINDOW=1",
              cached     ? slots
              : a.starts ? " -DSTARTS=1"
                         : "",

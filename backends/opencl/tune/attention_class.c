@@ -43,7 +43,7 @@ static void describe(const tx_cl_attention_subject *s, tx_cl_class *c)
     const tx_attrs *attrs = &a->command->attrs;
     char window[16] = "";
     if (a->window > 0)
-        snprintf(window, sizeof window, " w%d", tx_cl_class_of(a->window));
+        snprintf(window, sizeof window, " %c%d", attrs->attention.chunked ? 'c' : 'w', tx_cl_class_of(a->window));
     const char *more = attrs->attention.cap > 0.0f ? a->sinks ? " cap sinks" : " cap" : a->sinks ? " sinks" : "";
     if (a->cached) {
         c->proven =
