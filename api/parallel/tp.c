@@ -204,10 +204,17 @@ tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t paddin
 
 /* ---- Losses -------------------------------------------------------------------------------------------- */
 
-/* Returns the parameter whose divided rows give the columns of `x` in a product, or NULL. */
+static const tx_node *producer_of(const tx_tensor *x)
+{
+    return x->producer >= 0 ? &x->graph->node[x->producer] : NULL;
+}
+
+/* Returns the parameter whose divided rows give the columns of `x` in a product, perhaps capped, or NULL. */
 static const tx_param_spec *divided_columns(const tx_tensor *x)
 {
-    const tx_node *n = x->producer >= 0 ? &x->graph->node[x->producer] : NULL;
+    const tx_node *n = producer_of(x);
+    while (n && (n->op == TX_OP_SCALE || n->op == TX_OP_TANH))
+        n = producer_of(n->in[0]);
     return n && n->op == TX_OP_MATMUL && n->attrs.trans_b ? divided_rows(n->in[TX_IN(matmul, b)]) : NULL;
 }
 

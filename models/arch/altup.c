@@ -137,6 +137,12 @@ static double quantile(double p)
     return low;
 }
 
+/* The mean over tensor-parallel ranks, each of which uses it. */
+static tx_tensor *of_ranks(const tx_stack *b, tx_tensor *x)
+{
+    return b->parts > 1 ? tx_scale(tx_tp_input(tx_tp_all_reduce(x)), 1.0f / (float)b->parts) : x;
+}
+
 tx_tensor *tx_llama_sparse_gates(const tx_stack *b, tx_tensor *x)
 {
     if (!x)
@@ -144,9 +150,9 @@ tx_tensor *tx_llama_sparse_gates(const tx_stack *b, tx_tensor *x)
     const int64_t inner = tx_shape_last(tx_tensor_shape(x)) / 2;
     const float deviations = (float)quantile((double)sparsity_of(llama_of(b->config), b->block));
     tx_tensor *gate = columns_of(x, 0, inner);
-    tx_tensor *mean = tx_reduce(gate, TX_REDUCE_MEAN, TX_AXIS_LAST);
+    tx_tensor *mean = of_ranks(b, tx_reduce(gate, TX_REDUCE_MEAN, TX_AXIS_LAST));
     gate = tx_add(gate, at_elements(tx_scale(mean, -1.0f), gate));
-    tx_tensor *least = tx_scale(root(b, mean_square(gate)), deviations);
+    tx_tensor *least = tx_scale(root(b, of_ranks(b, mean_square(gate))), deviations);
     gate = tx_relu(tx_add(gate, at_elements(tx_scale(least, -1.0f), gate)));
     return tx_mul(tx_gelu(gate, false), columns_of(x, inner, inner));
 }

@@ -27,8 +27,8 @@ static tx_tensor *norm_all(const tx_stack *b, tx_tensor *qkv, int64_t heads, int
     if (!qkv)
         return NULL;
     const tx_shape shape = *tx_tensor_shape(qkv);
-    tx_tensor *const gamma[] = {repeated(tx_stack_weight(b, Q_NORM), heads, size),
-                                repeated(tx_stack_weight(b, K_NORM), of_kv, size),
+    tx_tensor *const gamma[] = {repeated(tx_tp_input(tx_stack_weight(b, Q_NORM)), heads, size),
+                                repeated(tx_tp_input(tx_stack_weight(b, K_NORM)), of_kv, size),
                                 tx_fill(b->graph, TX_SHAPE(1, of_kv * size), 1.0f)};
     tx_tensor *all = tx_reshape(tx_llama_join(gamma, 3), TX_SHAPE(shape.dim[2]));
     tx_tensor *y = norm(b, qkv, tx_fill(b->graph, TX_SHAPE(size), 1.0f), size);
@@ -90,7 +90,8 @@ static tx_tensor *own(tx_stack *b, tx_tensor *x, int64_t layer, const tx_attenti
 static tx_tensor *borrowed(tx_stack *b, tx_tensor *x, int64_t layer, const tx_attention_options *o, int64_t size)
 {
     const turn turned = turn_of(b, layer, size);
-    tx_tensor *q = norm(b, tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS), tx_stack_weight(b, Q_NORM), size);
+    tx_tensor *gamma = tx_tp_input(tx_stack_weight(b, Q_NORM));
+    tx_tensor *q = norm(b, tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS), gamma, size);
     q = tx_rotary(regroup(q, 2, turned.parts, size), o->heads, (int32_t)size, &turned.rope, b->positions, NULL);
     if (b->options->cache)
         return columns_of(q, 0, (o->heads + 2 * o->kv_heads) * size);
@@ -101,13 +102,17 @@ tx_tensor *tx_llama_layer_attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const llama_config *c = llama_of(b->config);
     const int64_t size = head_size_of(c, layer);
+    const char *const of_keys = slides(c, layer) ? "num_key_value_heads" : "num_global_key_value_heads";
     const bool keys = has_keys(b->config, layer);
-    tx_attention_options options = {.heads = (int32_t)c->base.heads,
-                                    .kv_heads = (int32_t)kv_heads_of(c, layer),
+    tx_attention_options options = {.heads = tx_stack_heads_per_rank(b, c->base.heads, "num_attention_heads"),
+                                    .kv_heads = tx_stack_kv_heads_per_rank(b, kv_heads_of(c, layer), of_keys),
                                     .scale = (float)c->attention.multiplier,
                                     .window = (int32_t)window_of(c, layer),
                                     .kept = !keys};
-    tx_llama_one_rank(b, "layers whose heads differ");
+    if (tx_graph_sequence(b->graph))
+        tx_graph_fail(b->graph,
+                      tx_fail(TX_UNSUPPORTED, "sequence parallelism is not implemented for layers whose heads "
+                                              "differ"));
     tx_tensor *qkv = keys ? own(b, x, layer, &options, size) : borrowed(b, x, layer, &options, size);
     const int64_t block = keys ? layer : b->shared[slides(c, layer)].block;
     tx_tensor *y = tx_stack_attention(b, qkv, block, &options, c->attention.dropout);

@@ -446,12 +446,9 @@ static tx_tensor *embed(tx_stack *b, tx_tensor *table)
 }
 
 /* c tanh(x / c) */
-static tx_tensor *capped(tx_stack *b, tx_tensor *x, double cap)
+static tx_tensor *capped(tx_tensor *x, double cap)
 {
-    if (!(cap > 0))
-        return x;
-    tx_llama_one_rank(b, "final_logit_softcapping");
-    return tx_scale(tx_tanh(tx_scale(x, (float)(1 / cap))), (float)cap);
+    return cap > 0 ? tx_scale(tx_tanh(tx_scale(x, (float)(1 / cap))), (float)cap) : x;
 }
 
 tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
@@ -488,5 +485,5 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     tx_tensor *bias = tx_stack_has(&b, LM_HEAD_BIAS) ? tx_stack_weight(&b, LM_HEAD_BIAS) : NULL;
     if (bias)
         tx_llama_one_rank(&b, "a bias of the output head");
-    return capped(&b, tx_stack_head(&b, x, head, bias, tied ? EMBED : LM_HEAD), c->logits.cap);
+    return capped(tx_stack_head(&b, x, head, bias, tied ? EMBED : LM_HEAD), c->logits.cap);
 }

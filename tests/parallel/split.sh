@@ -162,3 +162,19 @@ ends()
     [ "$failures" -eq 0 ] && echo "all good"
     exit $((failures != 0))
 }
+
+# write_layers: configurations of models whose last layers use keys and values of earlier ones, with heads that differ
+# (shared.json), or with several residual streams and sparse gates (streams.json)
+write_layers()
+{
+    cat > "$work/shared.json" << 'EOF'
+{"model_type": "gemma4_text", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "head_dim": 8,
+ "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257,
+ "vocab_size_per_layer_input": 257, "hidden_size_per_layer_input": 8, "global_head_dim": 12, "sliding_window": 9,
+ "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+ "num_kv_shared_layers": 2, "attention_dropout": 0.1, "rms_norm_eps": 0.01, "final_logit_softcapping": 5.0}
+EOF
+    sed 's/gemma4/gemma3n/; s/"global_head_dim": 12/"laurel_rank": 6, "activation_sparsity_pattern": [0.9, 0.5, 0, 0]/
+        s/input": 257/input": 250/' "$work/shared.json" \
+        > "$work/streams.json"
+}

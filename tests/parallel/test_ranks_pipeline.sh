@@ -98,15 +98,7 @@ echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 2, "num_
  "intermediate_size": 16, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' \
     > "$work/experts.json"
 sed 's/}$/, "output_router_logits": true}/' "$work/experts.json" > "$work/routers.json"
-cat > "$work/shared.json" << 'EOF'
-{"model_type": "gemma4_text", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "head_dim": 8,
- "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257,
- "vocab_size_per_layer_input": 257, "hidden_size_per_layer_input": 8, "global_head_dim": 12, "sliding_window": 9,
- "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
- "num_kv_shared_layers": 2, "attention_dropout": 0.1, "rms_norm_eps": 0.01}
-EOF
-sed 's/gemma4/gemma3n/; s/"global_head_dim": 12/"laurel_rank": 6/; s/input": 257/input": 250/' "$work/shared.json" \
-    > "$work/streams.json"
+write_layers
 for model in llama untied experts routers shared streams; do
     from="--config_name $work/$model.json --train_file $work/text --validation_file $work/text --block_size 32"
     from="$from $evaluates"
@@ -125,7 +117,8 @@ from="--config_name $work/layers.json --train_file $work/text --block_size 32"
 refused "must be a multiple of the group size" 2 4
 refused "needs --zero_stage 0 or 1" 2 2 --zero_stage 2
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
-refused "not implemented for layers whose heads differ" 2 1 --tensor_parallel 2 --config_name "$work/shared.json"
+refused "not implemented for layers whose heads differ" 2 1 --tensor_parallel 2 --sequence_parallel \
+    --config_name "$work/shared.json"
 sed 's/"n_layer": 5/"n_layer": 1/' "$work/layers.json" > "$work/layer.json"
 refused "need at least as many blocks" 2 2 --config_name "$work/layer.json"
 refused "multiple of as many micro-batches, not 3" 2 2 --pipeline_schedule interleaved

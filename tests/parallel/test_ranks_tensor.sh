@@ -94,6 +94,15 @@ numbers dropped "$work/full22/log.jsonl" > "$work/got"
 { [ "$(sort -n "$work/got" | tail -n 1)" -gt 0 ] && cmp -s "$work/expected" "$work/got"; } ||
     fail "other numbers of choices are dropped"
 
+# Heads that differ, keys and values that layers share, a cap of the logits, and sparse gates.
+write_layers
+for model in shared streams; do
+    from="--config_name $work/$model.json --train_file $work/text --block_size 32"
+    { split 1 1 $model && split 2 2 ${model}22 && split 4 4 ${model}44; } || fail "$model"
+    alike $model ${model}22
+    alike $model ${model}44
+done
+
 # A classifier, which reads only the first positions of its last block, with batches of several lengths.
 write_words
 from="--config_name $work/words --tokenizer_name $work/words --train_file $work/texts.tsv --task_name sst2
