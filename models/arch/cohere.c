@@ -59,13 +59,21 @@ static tx_status read_second(const tx_json *json, tx_config *config)
     return tx_llama_read_layer_types(json, (llama_config *)config);
 }
 
+static tx_status check_windows(const tx_gguf_exported *e)
+{
+    return tx_llama_gguf_windows(e, 4);
+}
+
+#define GGUF_SCALE TX_GGUF_OWN_KEYS(TX_GGUF_NAMED("logit_scale", "logit_scale", NUMBER))
 const tx_architecture tx_cohere2 = {
     FAMILY("cohere2", "Cohere2", cohere2_defaults, cohere2_keys, "q_proj,v_proj", read_second, write),
-    .fixed = cohere2_fixed};
+    .fixed = cohere2_fixed,
+    CENTRED_GGUF("cohere2", GGUF_SCALE, TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", true}),
+                 .check = check_windows)};
 
 const tx_architecture tx_cohere = {
     FAMILY("cohere", "Cohere", defaults, keys, "q_proj,v_proj", read, write),
-    CENTRED_GGUF("command-r", TX_GGUF_OWN_KEYS(TX_GGUF_NAMED("logit_scale", "logit_scale", NUMBER)),
+    CENTRED_GGUF("command-r", GGUF_SCALE,
                  TX_GGUF_FIXED({"use_qk_norm", false}, {"attention_bias", false}, {"tie_word_embeddings", true}))};
 
 /* ---- Command-A+ ------------------------------------------------------------------------------------------- */

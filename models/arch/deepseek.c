@@ -6,6 +6,7 @@
  * and GLM-5 (2026) an index chooses the positions that each one sees. Rows are at most as long as the number of these,
  * so that it chooses all. */
 #include "models/arch/llama_family.h"
+#include "models/gguf/gguf.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -226,16 +227,141 @@ static tx_status read_mistral4(const tx_json *json, tx_config *config)
     return TX_OK;
 }
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+/* llama.cpp's heads have the size of the cache: the latent and the part that rotates. All share one head of keys. */
+static int64_t cached_key(const tx_config *config)
+{
+    return llama_of(config)->latent.rank + llama_of(config)->latent.rotated;
+}
+
+static int64_t cached_value(const tx_config *config)
+{
+    return llama_of(config)->latent.rank;
+}
+
+static int64_t key_size(const tx_config *config)
+{
+    return head_size(llama_of(config));
+}
+
+static int64_t value_size(const tx_config *config)
+{
+    return llama_of(config)->latent.value;
+}
+
+/* A file without a latent of queries has the name of plain ones. */
+static void lay(const tx_config *config, const tx_stack_row *row, int32_t section, tx_gguf_layout *layout)
+{
+    const llama_config *c = llama_of(config);
+    (void)section;
+    if (row->slot == QUERY_UP && !c->latent.query_rank)
+        memmove(strstr(layout->name, "_b."), ".weight", sizeof ".weight");
+    if (row->slot != KV_UP)
+        return;
+    layout->form = TX_GGUF_LATENTS;
+    layout->heads = config->heads;
+    layout->keys = c->latent.plain;
+    layout->values = c->latent.value;
+    layout->shape = TX_SHAPE(config->heads, c->latent.rank, c->latent.plain);
+}
+
+#define YARN_MULTIPLIER "deepseek2.rope.scaling.yarn_log_multiplier" /* 0.1 times mscale_all_dim */
+static void put(const tx_config *config, tx_gguf_writer *writer)
+{
+    const llama_config *c = llama_of(config);
+    if (c->positions.rope.type == TX_ROPE_YARN)
+        tx_gguf_put_number(writer, YARN_MULTIPLIER, (sqrt(c->latent.sharpness) - 1) / log(c->positions.rope.factor));
+}
+
+/* llama.cpp takes a model without a latent of queries for one of these sizes. */
+static bool is_lite(const tx_config *config)
+{
+    return config->layers == 26 || config->layers == 27 || (config->layers == 48 && config->vocab_size == 128256);
+}
+
+static tx_status check(const tx_gguf_exported *e)
+{
+    const llama_config *c = llama_of(e->config);
+    if ((c->latent.query_rank == 0) != is_lite(e->config))
+        return tx_fail(TX_UNSUPPORTED,
+                       "q_lora_rank: llama.cpp computes as if only models of 26 or 27 layers, or of 48 with 128256 "
+                       "tokens, had none");
+    if (c->positions.rope.type == TX_ROPE_YARN && !(c->latent.sharpness > 1))
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp computes as if yarn had mscale_all_dim");
+    if (c->experts.shared < 1)
+        return tx_fail(TX_UNSUPPORTED, "n_shared_experts: llama.cpp computes as if there were some");
+    if (c->norms.eps != 1e-6)
+        tx_reporter_print(e->report, "rms_norm_eps: llama.cpp uses it for norms of latents, too, so its logits differ");
+    return tx_llama_gguf_check_experts(e);
+}
+
+/* Scores of yarn are multiplied as those of the rotary positions, so that both have one setting. */
+static tx_status read_yarn(const tx_gguf_file *file, tx_json *json)
+{
+    tx_json *scaling;
+    double multiplier;
+    if (!tx_json_has(json, "rope_scaling") || !tx_gguf_has(file, YARN_MULTIPLIER))
+        return TX_OK;
+    TX_TRY(tx_gguf_get_number(file, YARN_MULTIPLIER, &multiplier));
+    TX_TRY(tx_json_get(json, "rope_scaling", TX_JSON_OBJECT, &scaling));
+    multiplier = round(multiplier * 1e7) / 1e6;
+    TX_TRY(tx_json_set_number(scaling, "mscale", multiplier));
+    return tx_json_set_number(scaling, "mscale_all_dim", multiplier);
+}
+
+static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    int64_t heads, size, rotated;
+    TX_TRY(tx_llama_gguf_read_experts(file, "deepseek2", json));
+    TX_TRY(read_yarn(file, json));
+    TX_TRY(tx_json_get_int(json, "num_attention_heads", 1, 1 << 16, &heads));
+    TX_TRY(tx_json_set_int(json, "num_key_value_heads", heads));
+    TX_TRY(tx_gguf_get_int(file, "deepseek2.rope.dimension_count", 1, TX_MAX_ROTARY, &rotated));
+    TX_TRY(tx_gguf_get_int(file, "deepseek2.attention.key_length_mla", rotated + 1, 2 * TX_MAX_ROTARY, &size));
+    TX_TRY(tx_json_set_int(json, "qk_rope_head_dim", rotated));
+    TX_TRY(tx_json_set_int(json, "qk_nope_head_dim", size - rotated));
+    return tx_json_has(json, "q_lora_rank") ? TX_OK : tx_json_set_null(json, "q_lora_rank");
+}
+
+static tx_status read_v2_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    int64_t groups = 1;
+    TX_TRY(read_gguf(file, json));
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, "deepseek2.expert_group_count", 1, TX_EXPERT_GROUPS, &groups));
+    return tx_json_set_string(json, "topk_method", groupings[groups > 1]);
+}
+
+#define CHOICE "exp_probs_b.bias" /* only DeepSeek-V3 has it */
+
+#define DEEPSEEK_GGUF(function, ...)                                                                                  \
+    GGUF("deepseek2", .latent = true,                                                                                 \
+         TX_GGUF_OWN_KEYS(                                                                                            \
+             {.key = "attention.head_count_kv", .kind = TX_GGUF_INT, .otherwise = TX_GGUF_CONSTANT, .constant = 1},   \
+             {.key = "attention.key_length", .value = cached_key},                                                    \
+             {.key = "attention.value_length", .value = cached_value},                                                \
+             {.key = "attention.key_length_mla", .value = key_size},                                                  \
+             {.key = "attention.value_length_mla", .name = "v_head_dim", .value = value_size},                        \
+             TX_GGUF_MEMBER("attention.kv_lora_rank", offsetof(llama_config, latent.rank), INT, NOTHING),             \
+             TX_GGUF_MEMBER("attention.q_lora_rank", offsetof(llama_config, latent.query_rank), INT, NOTHING),        \
+             GGUF_ROUTING(function)),                                                                                 \
+         TX_GGUF_FIXED({"attention_bias", false}, {"rope_interleave", true}), .check = check, .put = put, .lay = lay, \
+         __VA_ARGS__)
+
 /* peft has no default. Queries come from a latent or not. */
 #define TARGETS ".*\\.(q_proj|q_a_proj|q_b_proj|kv_b_proj)"
 #define DEEPSEEK(TYPE, CLASS, name) \
     FAMILY(TYPE, CLASS, name##_defaults, v3_keys, TARGETS, read, tx_llama_write), .fixed = v3_fixed
 
 const tx_architecture tx_deepseek_v2 = {
-    FAMILY("deepseek_v2", "DeepseekV2", v2_defaults, v2_keys, TARGETS, read, tx_llama_write), .fixed = v2_fixed};
-const tx_architecture tx_deepseek_v3 = {DEEPSEEK("deepseek_v3", "DeepseekV3", v3)};
-const tx_architecture tx_kimi_k2 = {DEEPSEEK("kimi_k2", "DeepseekV3", kimi)};
-const tx_architecture tx_glm4_moe_lite = {DEEPSEEK("glm4_moe_lite", "Glm4MoeLite", lite)};
+    FAMILY("deepseek_v2", "DeepseekV2", v2_defaults, v2_keys, TARGETS, read, tx_llama_write), .fixed = v2_fixed,
+    DEEPSEEK_GGUF(GGUF_SOFTMAX, .read = read_v2_gguf, .without = {CHOICE})};
+const tx_architecture tx_deepseek_v3 = {DEEPSEEK("deepseek_v3", "DeepseekV3", v3),
+                                        DEEPSEEK_GGUF(GGUF_SIGMOID, .read = read_gguf, .with = CHOICE)};
+const tx_architecture tx_kimi_k2 = {DEEPSEEK("kimi_k2", "DeepseekV3", kimi),
+                                    DEEPSEEK_GGUF(GGUF_SIGMOID, .export_only = true)};
+const tx_architecture tx_glm4_moe_lite = {DEEPSEEK("glm4_moe_lite", "Glm4MoeLite", lite),
+                                          DEEPSEEK_GGUF(GGUF_SIGMOID, .export_only = true)};
 #define INDEXED(TYPE, CLASS, name, READ) \
     FAMILY(TYPE, CLASS, name##_defaults, v32_keys, TARGETS, READ, tx_llama_write), .fixed = v32_fixed
 const tx_architecture tx_deepseek_v32 = {INDEXED("deepseek_v32", "DeepseekV32", v32, read_v32)};

@@ -63,6 +63,19 @@ static const llama_config moe_defaults = {SIZES(tx_ernie4_5_moe, moe_rows, 10342
 static const tx_fixed_key moe_fixed[] = {{"use_bias", "false", "biases of this model type are not implemented"},
                                          {.name = NULL}};
 
-const tx_architecture tx_ernie4_5_moe = {FAMILY("ernie4_5_moe", "Ernie4_5_Moe", moe_defaults, moe_keys, "q_proj,v_proj",
-                                                tx_llama_read_sized, tx_llama_write),
-                                         .fixed = moe_fixed};
+static int64_t shared_of(const tx_config *config)
+{
+    return shared_size(llama_of(config));
+}
+
+const tx_architecture tx_ernie4_5_moe = {
+    FAMILY("ernie4_5_moe", "Ernie4_5_Moe", moe_defaults, moe_keys, "q_proj,v_proj", tx_llama_read_sized,
+           tx_llama_write),
+    .fixed = moe_fixed,
+    GGUF("ernie4_5-moe",
+         TX_GGUF_OWN_KEYS(
+             TX_GGUF_MEMBER("interleave_moe_layer_step", offsetof(llama_config, experts.period), INT, NOTHING),
+             {.key = "leading_dense_block_count", .name = "moe_layer_start_index", .value = tx_llama_gguf_dense},
+             TX_GGUF_MEMBER("expert_shared_count", offsetof(llama_config, experts.shared), INT, NOTHING),
+             {.key = "expert_shared_feed_forward_length", .value = shared_of}),
+         .check = tx_llama_gguf_check_experts)};

@@ -172,9 +172,167 @@ static tx_status check(const tx_config *config)
     return tx_llama_check(config);
 }
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+static int64_t full_size(const tx_config *config)
+{
+    return full_head_size(llama_of(config));
+}
+
+static int64_t window_size(const tx_config *config)
+{
+    return head_size(llama_of(config));
+}
+
+static int64_t keys_of(const tx_config *config, int64_t layer)
+{
+    return kv_heads_of(llama_of(config), layer);
+}
+
+static int64_t inner_of(const tx_config *config, int64_t layer)
+{
+    return mlp_size_of(llama_of(config), layer);
+}
+
+#define WINDOWS "gemma4." TX_GGUF_WINDOWS
+#define WINDOW_BASE "gemma4.rope.freq_base_swa"
+
+static void put(const tx_config *config, tx_gguf_writer *writer)
+{
+    const llama_config *c = llama_of(config);
+    tx_gguf_put_number(writer, WINDOW_BASE, c->positions.local.theta);
+    tx_gguf_put_array(writer, WINDOWS, TX_GGUF_VALUE_BOOL, config->layers);
+    for (int64_t i = 0; i < config->layers; i++)
+        tx_gguf_add_bytes(writer, window_of(c, i) > 0 ? "\1" : "\0", 1);
+}
+
+/* llama.cpp takes shared keys and values from the last two layers that have any: one with a window, and one without. */
+static tx_status check_gguf(const tx_gguf_exported *e)
+{
+    const llama_config *c = llama_of(e->config);
+    const int64_t last = c->attention.lending - 1;
+    if (c->attention.borrowing > 0 && (last < 1 || slides(c, last) || !slides(c, last - 1)))
+        return tx_fail(TX_UNSUPPORTED, "num_kv_shared_layers: llama.cpp computes as if the last layers with keys and "
+                                       "values were one with a window and one without");
+    if (c->positions.local.type != TX_ROPE_DEFAULT || !c->attention.windowed || c->attention.window < 1)
+        return tx_fail(TX_UNSUPPORTED, "sliding_window, sliding_attention: llama.cpp computes windows and rope_type "
+                                       "default");
+    return TX_OK;
+}
+
+/* The numbers of layers with a window, or without: the first one's of a list, or that of the whole. */
+static tx_status read_number(const tx_gguf_file *file, const char *key, const double *windows, int64_t layers,
+                             bool window, int64_t *number)
+{
+    tx_gguf_array list;
+    if (tx_gguf_get_array(file, key, false, &list))
+        return tx_gguf_get_int(file, key, 1, 1 << 24, number);
+    tx_status status = list.count == layers ? TX_OK : tx_fail(TX_FORMAT, "%s: not %" PRId64 " layers", key, layers);
+    for (int64_t i = layers - 1; !status && i >= 0; i--)
+        if ((windows[i] != 0) == window)
+            *number = (int64_t)list.number[i];
+    tx_gguf_array_free(&list);
+    return status;
+}
+
+/* Whether layers without a window have keys instead of values, and whether the last MLPs are wider. */
+static tx_status read_forms(const tx_gguf_file *file, const double *windows, int64_t layers, tx_json *json)
+{
+    tx_gguf_array sizes;
+    char name[TX_ARCH_NAME];
+    int64_t number = 1;
+    bool wide = false;
+    TX_TRY(read_number(file, "gemma4.attention.head_count_kv", windows, layers, true, &number));
+    TX_TRY(tx_json_set_int(json, "num_key_value_heads", number));
+    TX_TRY(read_number(file, "gemma4.attention.head_count_kv", windows, layers, false, &number));
+    TX_TRY(tx_json_set_int(json, "num_global_key_value_heads", number));
+    for (int64_t i = 0; i < layers; i++) {
+        snprintf(name, sizeof name, "blk.%" PRId64 ".attn_k.weight", i);
+        const bool attends = tx_gguf_find(file, name) >= 0;
+        snprintf(name, sizeof name, "blk.%" PRId64 ".attn_v.weight", i);
+        if (windows[i] == 0 && attends)
+            TX_TRY(tx_json_set_bool(json, "attention_k_eq_v", tx_gguf_find(file, name) < 0));
+    }
+    if (tx_gguf_get_array(file, "gemma4.feed_forward_length", false, &sizes)) {
+        TX_TRY(tx_gguf_get_int(file, "gemma4.feed_forward_length", 1, 1 << 22, &number));
+        return tx_json_set_int(json, "intermediate_size", number);
+    }
+    for (int64_t i = 0; i < sizes.count; i++)
+        wide = wide || sizes.number[i] != sizes.number[0];
+    number = sizes.count > 0 ? (int64_t)sizes.number[0] : 0;
+    tx_gguf_array_free(&sizes);
+    TX_TRY(tx_json_set_bool(json, "use_double_wide_mlp", wide));
+    return tx_json_set_int(json, "intermediate_size", number);
+}
+
+/* Layers with and without a window have positions of their own. */
+static tx_status read_positions(const tx_gguf_file *file, tx_json *json)
+{
+    double theta, local = 1e4;
+    TX_TRY(tx_json_get_number(json, "rope_theta", 0, 1e12, &theta));
+    TX_TRY(TX_GGUF_OPTIONAL(number, file, WINDOW_BASE, &local));
+    tx_json *full = tx_json_copy(tx_json_find(json, "rope_scaling"));
+    TX_TRY(tx_json_set(json, "rope_parameters",
+                       tx_json_pack("{s:o,s:{s:s,s:f}}", "full_attention", full, "sliding_attention", "rope_type",
+                                    "default", "rope_theta", local)));
+    tx_json_unset(json, "rope_scaling");
+    return tx_json_set_number(full, "rope_theta", theta);
+}
+
+static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    int64_t layers, vocabulary;
+    tx_gguf_array windows;
+    if (!tx_json_has(json, "rope_scaling"))
+        return tx_fail(TX_FORMAT, "has no tensor rope_freqs.weight");
+    TX_TRY(read_positions(file, json));
+    TX_TRY(tx_json_get_int(json, "vocab_size", 1, 1 << 30, &vocabulary));
+    TX_TRY(tx_json_set_int(json, "vocab_size_per_layer_input", vocabulary));
+    TX_TRY(tx_json_set_bool(json, "enable_moe_block", tx_json_has(json, "num_experts")));
+    TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, TX_LLAMA_LAYERS, &layers));
+    TX_TRY(tx_gguf_get_array(file, WINDOWS, false, &windows));
+    tx_status status = windows.count == layers ? TX_OK : tx_fail(TX_FORMAT, WINDOWS ": not %" PRId64 " layers", layers);
+    TX_THEN(status, tx_llama_gguf_set_windows(json, layers, windows.number));
+    TX_THEN(status, read_forms(file, windows.number, layers, json));
+    tx_gguf_array_free(&windows);
+    return status;
+}
+
+#define AT(member) offsetof(llama_config, member)
+#define NAME(slot, name) TX_GGUF_NAME(slot, "blk.%d." name)
+#define GEMMA_GGUF(...)                                                                                        \
+    GGUF("gemma4", .some_pairs = true,                                                                         \
+         TX_GGUF_OWN_NAMES(                                                                                    \
+             NAME(QKV_PROJ, "attn_q|attn_k.weight"), NAME(QKV_PROJ, "attn_q.weight"),                          \
+             NAME(Q_NORM, "attn_q_norm.weight"), NAME(K_NORM, "attn_k_norm.weight"),                           \
+             NAME(EXPERTS_NORM, "pre_ffw_norm_2.weight"), NAME(EXPERTS_OUT_NORM, "post_ffw_norm_2.weight"),    \
+             NAME(MLP_OWN_NORM, "post_ffw_norm_1.weight"), NAME(ROUTER_SCALE, "ffn_gate_inp.scale"),           \
+             NAME(EXPERT_SCALE, "ffn_down_exps.scale"), NAME(EXPERTS_GATE_UP, "ffn_gate_up_exps.weight"),      \
+             NAME(LAYER_SCALE, "layer_output_scale.weight"), NAME(INPUT_GATE, "inp_gate.weight"),              \
+             NAME(INPUT_PROJ, "proj.weight"), NAME(ADDED_NORM, "post_norm.weight"),                            \
+             TX_GGUF_NAME(INPUTS_TABLE, "per_layer_token_embd.weight"),                                        \
+             TX_GGUF_NAME(INPUTS_PROJ, "per_layer_model_proj.weight"),                                         \
+             TX_GGUF_NAME(INPUTS_NORM, "per_layer_proj_norm.weight")),                                         \
+         TX_GGUF_OWN_KEYS({.key = "attention.head_count_kv", .of_layer = keys_of},                             \
+                          {.key = "feed_forward_length", .of_layer = inner_of},                                \
+                          {.key = "attention.key_length", .name = "global_head_dim", .value = full_size},      \
+                          {.key = "attention.value_length", .name = "global_head_dim", .value = full_size},    \
+                          TX_GGUF_MEMBER("attention.key_length_swa", AT(attention.head_dim), INT, NOTHING),    \
+                          TX_GGUF_MEMBER("attention.value_length_swa", AT(attention.head_dim), INT, NOTHING),  \
+                          {.key = "rope.dimension_count_swa", .value = window_size},                           \
+                          TX_GGUF_MEMBER("attention.shared_kv_layers", AT(attention.borrowing), INT, NOTHING), \
+                          {.key = "embedding_length_per_layer_input",                                          \
+                           .member = AT(embedding.layer_width),                                                \
+                           .kind = TX_GGUF_INT,                                                                \
+                           .otherwise = TX_GGUF_CONSTANT},                                                     \
+                          TX_GGUF_NAMED("final_logit_softcapping", "final_logit_softcapping", NUMBER)),        \
+         TX_GGUF_FIXED({"attention_bias", false}), .check = check_gguf, .put = put, __VA_ARGS__)
+
 const tx_architecture tx_gemma4_text = {
-    FAMILY_CHECKED("gemma4_text", "Gemma4ForCausalLM", defaults, keys, "q_proj,v_proj", read, write, check)};
+    FAMILY_CHECKED("gemma4_text", "Gemma4ForCausalLM", defaults, keys, "q_proj,v_proj", read, write, check),
+    GEMMA_GGUF(.read = read_gguf)};
 /* The model of 12 billion parameters, whose images and sounds have no towers. */
 const tx_architecture tx_gemma4_unified_text = {FAMILY_CHECKED("gemma4_unified_text", "Gemma4UnifiedForCausalLM",
                                                                unified_defaults, unified_keys, "q_proj,v_proj", read,
-                                                               write, check)};
+                                                               write, check),
+                                                GEMMA_GGUF(.export_only = true)};

@@ -44,14 +44,18 @@ static const llama_config shared_defaults = {SIZES(tx_granitemoeshared, shared_r
                                              REST(11008, 0, 1e-6, 1e4), EXPERTS_DEFAULTS(8, 2, 0.001),
                                              .experts.normalise = true, GRANITE_DEFAULTS};
 
+#define SHARED_SIZE "expert_shared_feed_forward_length"
 #define GGUF_SCALES TX_GGUF_OWN_KEYS(GRANITE_GGUF_SCALES)
 const tx_architecture tx_granitemoe = {
     FAMILY("granitemoe", "GraniteMoe", moe_defaults, moe_keys, "q_proj,v_proj", tx_llama_read, tx_llama_write),
-    GGUF("granitemoe", .pairs = true, .rope_factors = true, GGUF_SCALES)};
+    GGUF("granitemoe", .pairs = true, .rope_factors = true, GGUF_SCALES, .without = {SHARED_SIZE})};
 
 /* llama.cpp has one type for both; a file with the size of shared experts is of this type. */
-const tx_architecture tx_granitemoeshared = {FAMILY("granitemoeshared", "GraniteMoeShared", shared_defaults,
-                                                    shared_keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
+const tx_architecture tx_granitemoeshared = {
+    FAMILY("granitemoeshared", "GraniteMoeShared", shared_defaults, shared_keys, "q_proj,v_proj", tx_llama_read,
+           tx_llama_write),
+    GGUF("granitemoe", .pairs = true, .halves = true, .rope_factors = true, GGUF_SCALES,
+         TX_GGUF_OWN_NAMES(TX_GGUF_NAME(SHARED_GATE_UP_PROJ, "blk.%d.ffn_gate_shexp.weight")), .with = SHARED_SIZE)};
 
 const tx_architecture tx_granite = {USUAL_FAMILY("granite", "Granite"),
                                     GGUF("granite", .pairs = true, .rope_factors = true, GGUF_SCALES)};

@@ -68,5 +68,14 @@ static tx_status read_moe(const tx_json *json, tx_config *config)
     return tx_llama_read_sized(json, config);
 }
 
+static int64_t size_of(const tx_config *config)
+{
+    return expert_size(llama_of(config));
+}
+
 const tx_architecture tx_hunyuan_v1_moe = {
-    FAMILY("hunyuan_v1_moe", "HunYuanMoEV1", moe_defaults, moe_keys, "q_proj,v_proj", read_moe, tx_llama_write)};
+    FAMILY("hunyuan_v1_moe", "HunYuanMoEV1", moe_defaults, moe_keys, "q_proj,v_proj", read_moe, tx_llama_write),
+    GGUF("hunyuan-moe",
+         TX_GGUF_OWN_KEYS({.key = "expert_feed_forward_length", .value = size_of},
+                          {.key = "expert_shared_feed_forward_length", .value = size_of}),
+         TX_GGUF_FIXED({"attention_bias", false}))};

@@ -253,6 +253,20 @@ tx_tensor *tx_llama_scale_queries(tx_stack *b, tx_tensor *qkv, int64_t heads, in
 /* general.architecture of its GGUF files, and further members of tx_gguf_family; CENTRED for layer norms. */
 #define GGUF(...) GGUF_OF(tx_llama_gguf, __VA_ARGS__)
 #define CENTRED_GGUF(...) GGUF_OF(tx_llama_gguf_centred, __VA_ARGS__)
+/* The keys of DeepSeek-V3's routing, and the number of llama.cpp's function of scores. */
+enum { GGUF_SOFTMAX = 1, GGUF_SIGMOID = 2 };
+#define GGUF_GATING(function)                                                                                   \
+    {                                                                                                           \
+        .key = "expert_gating_func", .kind = TX_GGUF_INT, .otherwise = TX_GGUF_CONSTANT, .constant = (function) \
+    }
+#define GGUF_ROUTING(function)                                                                           \
+    {.key = "leading_dense_block_count", .name = "first_k_dense_replace", .value = tx_llama_gguf_dense}, \
+        TX_GGUF_MEMBER("expert_shared_count", offsetof(llama_config, experts.shared), INT, NOTHING),     \
+        TX_GGUF_MEMBER("expert_weights_scale", offsetof(llama_config, experts.scale), NUMBER, NOTHING),  \
+        TX_GGUF_MEMBER("expert_weights_norm", offsetof(llama_config, experts.normalise), BOOL, NOTHING), \
+        TX_GGUF_MEMBER("expert_group_count", offsetof(llama_config, experts.groups), INT, NOTHING),      \
+        TX_GGUF_MEMBER("expert_group_used_count", offsetof(llama_config, experts.kept), INT, NOTHING),   \
+        GGUF_GATING(function)
 #define GGUF_OF(kind, ...)                             \
     .gguf = &(const tx_gguf_family)                    \
     {                                                  \

@@ -3,6 +3,7 @@
 #include "models/arch/llama_family.h"
 #include "models/gguf/gguf_family.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static const tx_gguf_name names[] = {
@@ -17,6 +18,12 @@ static const tx_gguf_name names[] = {
     TX_GGUF_NAME(QKV_PROJ, "blk.%d.attn_qkv.weight"),
     TX_GGUF_NAME(QKV_BIAS, "blk.%d.attn_qkv.bias"),
     TX_GGUF_NAME(HEAD_NORM, "blk.%d.attn_q_norm|attn_k_norm.weight"),
+    TX_GGUF_NAME(QUERY_DOWN, "blk.%d.attn_q_a.weight"),
+    TX_GGUF_NAME(QUERY_NORM, "blk.%d.attn_q_a_norm.weight"),
+    TX_GGUF_NAME(QUERY_UP, "blk.%d.attn_q_b.weight"),
+    TX_GGUF_NAME(KV_DOWN, "blk.%d.attn_kv_a_mqa.weight"),
+    TX_GGUF_NAME(KV_NORM, "blk.%d.attn_kv_a_norm.weight"),
+    TX_GGUF_NAME(KV_UP, "blk.%d.attn_k_b.weight"),
     TX_GGUF_NAME(SINKS, "blk.%d.attn_sinks.weight"),
     TX_GGUF_NAME(O_PROJ, "blk.%d.attn_output.weight"),
     TX_GGUF_NAME(O_BIAS, "blk.%d.attn_output.bias"),
@@ -105,7 +112,9 @@ static tx_gguf_form form_of(const tx_config *config, const tx_stack_row *row, in
         return family->halves ? TX_GGUF_HALVES : TX_GGUF_PLAIN;
     case EXPERTS_GATE_UP:
     case EXPERTS_GATE_UP_BIAS:
-        return c->experts.limit > 0 ? TX_GGUF_GATES : joined && !c->mlp.plain ? TX_GGUF_HALVES : TX_GGUF_PLAIN;
+        return c->experts.limit > 0                              ? TX_GGUF_GATES
+               : joined && !c->mlp.plain && !c->experts.with_mlp ? TX_GGUF_HALVES
+                                                                 : TX_GGUF_PLAIN;
     case EXPERTS_DOWN:
         return c->experts.limit > 0 ? TX_GGUF_TURNED : TX_GGUF_PLAIN;
     default:
@@ -116,7 +125,7 @@ static tx_gguf_form form_of(const tx_config *config, const tx_stack_row *row, in
 static const tx_rope_config *rope_of(const tx_config *config, int64_t *size)
 {
     const llama_config *c = llama_of(config);
-    *size = head_size(c);
+    *size = c->latent.rank ? c->latent.rotated : full_head_size(c);
     const bool rotates = !c->positions.learned && !c->positions.alibi && c->positions.rope.theta > 0;
     return rotates ? &c->positions.rope : NULL;
 }
@@ -128,6 +137,7 @@ static const tx_rope_config *rope_of(const tx_config *config, int64_t *size)
             {AT(attention.bias), "attn_q.bias"},                                                      \
             {AT(mlp.bias), "ffn_gate.bias"},                                                          \
             {AT(mixer.norm), "ssm_norm.weight"},                                                      \
+            {AT(norms.heads), "attn_q_norm.weight"},                                                  \
         }                                                                                             \
     }
 const tx_gguf_scheme tx_llama_gguf = SCHEME(keys);
@@ -150,4 +160,38 @@ tx_status tx_llama_gguf_set_windows(tx_json *json, int64_t layers, const double 
     for (int64_t i = 0; i < layers; i++)
         TX_THEN(status, tx_json_append_string(list, slides && slides[i] != 0 ? "sliding_attention" : "full_attention"));
     return status;
+}
+
+int64_t tx_llama_gguf_dense(const tx_config *config)
+{
+    int64_t count = 0;
+    while (count < config->layers && is_dense(config, count))
+        count++;
+    return count;
+}
+
+tx_status tx_llama_gguf_check_experts(const tx_gguf_exported *model)
+{
+    const llama_config *c = llama_of(model->config);
+    for (int64_t first = tx_llama_gguf_dense(model->config), i = first; i < c->base.layers; i++)
+        if (is_dense(model->config, i))
+            return tx_fail(TX_UNSUPPORTED, "llama.cpp computes as if all layers from %" PRId64 " on had experts",
+                           first);
+    return c->experts.groups > 1 && (c->experts.grouping == 0 || c->experts.best != 2)
+               ? tx_fail(TX_UNSUPPORTED, "n_group: llama.cpp chooses groups by the sum of their two best scores")
+               : TX_OK;
+}
+
+tx_status tx_llama_gguf_read_experts(const tx_gguf_file *file, const char *architecture, tx_json *json)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    int64_t further = 0, layers;
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, tx_gguf_key_of(key, architecture, TX_GGUF_MTP), 0, TX_LLAMA_LAYERS, &further));
+    TX_TRY(tx_json_get_int(json, "num_hidden_layers", further + 1, TX_LLAMA_LAYERS, &layers));
+    TX_TRY(tx_json_set_int(json, "num_hidden_layers", layers - further));
+    if (further)
+        TX_TRY(tx_json_set_int(json, "num_nextn_predict_layers", 0));
+    if (tx_gguf_has(file, tx_gguf_key_of(key, architecture, "expert_weights_norm")))
+        return TX_OK;
+    return tx_json_set_bool(json, "norm_topk_prob", false);
 }

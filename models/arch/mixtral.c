@@ -135,4 +135,8 @@ static const llama_config m2_defaults = {SIZES(tx_minimax_m2, m2_rows, 200064, 1
 
 const tx_architecture tx_minimax_m2 = {
     FAMILY("minimax_m2", "MiniMaxM2", m2_defaults, m2_keys, "q_proj,v_proj", read_rotated, tx_llama_write),
-    .fixed = m2_fixed};
+    .fixed = m2_fixed,
+    GGUF("minimax-m2",
+         TX_GGUF_OWN_KEYS(TX_GGUF_MEMBER("expert_feed_forward_length", offsetof(llama_config, mlp.inner), INT, NOTHING),
+                          GGUF_GATING(GGUF_SIGMOID)),
+         TX_GGUF_FIXED({"tie_word_embeddings", false}))};

@@ -162,7 +162,9 @@ static tx_status read_gguf3(const tx_gguf_file *file, tx_json *json)
 }
 
 const tx_architecture tx_olmo = {
-    FAMILY("olmo", "Olmo", olmo_defaults, olmo_keys, "q_proj,v_proj", read_clip, write_clip)};
+    FAMILY("olmo", "Olmo", olmo_defaults, olmo_keys, "q_proj,v_proj", read_clip, write_clip),
+    CENTRED_GGUF("olmo", .pairs = true, TX_GGUF_OWN_KEYS(TX_GGUF_NAMED("attention.clamp_kqv", "clip_qkv", NUMBER)),
+                 TX_GGUF_FIXED({"attention_bias", false}))};
 
 const tx_architecture tx_olmo2 = {USUAL_FAMILY("olmo2", "Olmo2"),
                                   GGUF("olmo2", .without = {TX_GGUF_WINDOW},

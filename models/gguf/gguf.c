@@ -2,6 +2,8 @@
  * Shared by the export to and the import from GGUF files: keys, names, and the order of rows. */
 #include "models/gguf/gguf.h"
 
+#include "api/base/arithmetic.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -144,8 +146,13 @@ tx_status tx_gguf_layout_of(const tx_config *config, const tx_weights_piece *pie
 
 void tx_gguf_to_second(tx_gguf_layout *layout)
 {
-    const bool nets = layout->form == TX_GGUF_NETS;
-    const char *const from = nets ? "qkv" : "gate", *const to = nets ? "gate" : "up";
+    const bool nets = layout->form == TX_GGUF_NETS, latents = layout->form == TX_GGUF_LATENTS;
+    const char *const from = latents ? "k_b"
+                             : nets  ? "qkv"
+                                     : "gate",
+                      *const to = latents ? "v_b"
+                                  : nets  ? "gate"
+                                          : "up";
     char name[TX_GGUF_NAME_ROOM];
     const char *at = strstr(layout->name, from);
     snprintf(name, sizeof name, "%.*s%s%s", (int)(at - layout->name), layout->name, to, at + strlen(from));
@@ -153,6 +160,8 @@ void tx_gguf_to_second(tx_gguf_layout *layout)
     layout->is_ups = true;
     if (nets)
         layout->rows = layout->shape.dim[0] = layout->heads * layout->values;
+    if (latents)
+        layout->shape = TX_SHAPE(layout->heads, layout->values, layout->width);
 }
 
 /* ---- The order of rows ------------------------------------------------------------------------------- */
@@ -202,6 +211,8 @@ int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t r
     }
     if (layout->form == TX_GGUF_NETS)
         return row_of_nets(layout, to_gguf, row, second);
+    if (layout->form == TX_GGUF_LATENTS) /* only values have whole rows */
+        return row / layout->values * (layout->keys + layout->values) + layout->keys + row % layout->values;
     if (layout->form == TX_GGUF_TILED)
         return tiled(layout, to_gguf, layout->rows, row);
     if (layout->form != TX_GGUF_PAIRS)
@@ -289,6 +300,45 @@ static tx_status read_tiled_columns(tx_gguf_reader *r, const tx_gguf_layout *lay
     return TX_OK;
 }
 
+/* Reads the matrix of a head that expands keys into r->whole. */
+static tx_status hold_keys(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t head)
+{
+    const int64_t size = layout->keys * layout->width,
+                  each = r->to_gguf ? (layout->keys + layout->values) * layout->width : size;
+    if (r->held == layout && r->matrix == head)
+        return TX_OK;
+    tx_gguf_reader_free(r);
+    r->whole = malloc((size_t)size * sizeof *r->whole);
+    if (!r->whole)
+        return tx_fail(TX_MEMORY, "no memory to transpose %s", layout->name);
+    TX_TRY(r->read(r->from, index, head * each, size, r->whole));
+    r->held = layout;
+    r->matrix = head;
+    return TX_OK;
+}
+
+/* The keys of an export, and keys and values of an import. */
+static tx_status read_latents(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                              int64_t count, float *data)
+{
+    const int64_t keys = layout->keys, values = layout->values, width = layout->width;
+    if (r->to_gguf && layout->is_ups)
+        return read_rows(r, layout, index, first, count, data);
+    for (int64_t i = 0, now; i < count; i += now) {
+        const int64_t at = first + i, row = at / width, of_head = row % (keys + values);
+        now = tx_min(width - at % width, count - i);
+        if (!r->to_gguf && of_head >= keys) {
+            const int64_t source = row / (keys + values) * values + of_head - keys;
+            TX_TRY(r->read(r->from, layout->ups, source * width + at % width, now, data + i));
+            continue;
+        }
+        now = 1;
+        TX_TRY(hold_keys(r, layout, index, r->to_gguf ? at / (keys * width) : row / (keys + values)));
+        data[i] = r->to_gguf ? r->whole[at % keys * width + at / keys % width] : r->whole[at % width * keys + of_head];
+    }
+    return TX_OK;
+}
+
 static double factor_of(const tx_gguf_layout *layout, int64_t row)
 {
     int part = 0;
@@ -319,6 +369,8 @@ static tx_status read_order(tx_gguf_reader *reader, const tx_gguf_layout *layout
         return read_transposed(reader, layout, index, first, count, data);
     case TX_GGUF_TILED_COLUMNS:
         return read_tiled_columns(reader, layout, index, first, count, data);
+    case TX_GGUF_LATENTS:
+        return read_latents(reader, layout, index, first, count, data);
     default:
         return read_rows(reader, layout, index, first, count, data);
     }

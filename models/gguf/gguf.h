@@ -83,10 +83,10 @@ struct tx_gguf_layout {
     char name[TX_GGUF_NAME_ROOM]; /* in GGUF files */
     tx_gguf_form form;
     tx_gguf_change change;
-    int64_t heads;       /* number of heads in the rows, for PAIRS and BY_HEAD; of keys, for TILED and NETS */
+    int64_t heads;       /* of the rows, for PAIRS, BY_HEAD and LATENTS; of keys, for TILED and NETS */
     int64_t rotated;     /* for PAIRS: the rows of a head that rotate; 0 means all */
-    int64_t keys;        /* for TILED: elements before those of values; for NETS: rows of q, and of k, of a head */
-    int64_t values;      /* for TILED: heads for each head of keys; for NETS: rows of v, and of gates, of a head */
+    int64_t keys;        /* rows of a head of q, and of k; for TILED: elements before those of values */
+    int64_t values;      /* rows of a head of v, and of gates; for TILED: heads for each head of keys */
     int64_t expert;      /* its index in a GGUF tensor of all experts' matrices; or -1 */
     tx_shape shape;      /* in GGUF files, without the dimension of experts that `expert` selects from */
     int64_t rows, width; /* of a written matrix; a vector has rows of width 1 */
@@ -110,10 +110,11 @@ void tx_gguf_to_second(tx_gguf_layout *layout);
 /* Reads elements of a tensor. */
 typedef tx_status tx_gguf_source(const void *from, int32_t index, int64_t first, int64_t count, float *data);
 
-/* Returns true if GGUF files have two tensors instead of one: gates and ups, or q | k | v and gates. */
+/* Returns true if GGUF files have two tensors instead of one: gates and ups, q | k | v and gates, keys and values. */
 static inline bool tx_gguf_is_double(const tx_gguf_layout *layout)
 {
-    return layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_HALVES || layout->form == TX_GGUF_NETS;
+    return layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_HALVES || layout->form == TX_GGUF_NETS ||
+           layout->form == TX_GGUF_LATENTS;
 }
 
 /* Returns true if a tensor is not whole rows of one source in another order. */

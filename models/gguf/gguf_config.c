@@ -14,12 +14,24 @@ typedef struct reading {
     tx_json *json;
 } reading;
 
-/* Whether the file has a key of the type's architecture, or a tensor. */
+/* Whether a block has a tensor. */
+static bool has_in_block(const tx_gguf_file *file, const char *tensor)
+{
+    for (int32_t t = 0; t < tx_gguf_count(file); t++) {
+        const char *name = tx_gguf_tensor_at(file, t)->name;
+        const char *rest = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
+        if (rest && strcmp(rest + 1, tensor) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the file has a key of the type's architecture, or a tensor, of a block or not. */
 static bool has(const reading *m, const char *name)
 {
     char key[TX_GGUF_KEY_ROOM];
     return name && (tx_gguf_has(m->file, tx_gguf_key_of(key, m->family->architecture, name)) ||
-                    tx_gguf_find(m->file, name) >= 0);
+                    tx_gguf_find(m->file, name) >= 0 || has_in_block(m->file, name));
 }
 
 /* Whether the file is of the family m->family. */
@@ -152,18 +164,6 @@ static bool is_fixed(const tx_gguf_family *family, const char *name)
     return fixed && fixed->name;
 }
 
-/* Whether a block has a tensor. */
-static bool has_in_block(const tx_gguf_file *file, const char *tensor)
-{
-    for (int32_t t = 0; t < tx_gguf_count(file); t++) {
-        const char *name = tx_gguf_tensor_at(file, t)->name;
-        const char *rest = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
-        if (rest && strcmp(rest + 1, tensor) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The keys that say whether there are biases, and other tensors that a model may lack. */
 static tx_status read_flags(const reading *m)
 {
@@ -235,6 +235,8 @@ static tx_status read_rope(const reading *m)
     size = width / heads;
     TX_TRY(
         TX_GGUF_OPTIONAL(int, m->file, tx_gguf_key_of(key, architecture, "attention.key_length"), 2, 1 << 24, &size));
+    if (m->family->latent)
+        TX_TRY(tx_gguf_get_int(m->file, tx_gguf_key_of(key, architecture, "rope.dimension_count"), 2, 1 << 24, &size));
     size /= 2;
     TX_TRY(read_factors(m, &size, &factors));
     const tx_status status = tx_gguf_get_rope(m->file, m->family, factors, size, m->json);

@@ -82,11 +82,11 @@ static tx_status read_rope(exporting *e)
         return TX_OK;
     e->rotates = true;
     e->rope = *rope;
-    const double usual = 0.1 * log(e->rope.factor) + 1;
+    const double usual = e->type->latent ? 1 : 0.1 * log(e->rope.factor) + 1;
     if (e->rope.type == TX_ROPE_LLAMA3 && !e->type->rope_factors)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp does not compute llama3 in a %s",
                        e->config->architecture->type);
-    if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
+    if (e->rope.type == TX_ROPE_LONGROPE || (e->rope.type == TX_ROPE_PROPORTIONAL && !e->type->some_pairs))
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional cannot be written to GGUF files");
     const bool truncates = !e->type->whole_ramp;
     if (e->rope.type == TX_ROPE_YARN && !truncates)
@@ -95,7 +95,7 @@ static tx_status read_rope(exporting *e)
     if (e->rope.type == TX_ROPE_YARN && (e->rope.truncate != truncates || !(fabs(e->rope.attention - usual) < 1e-9)))
         return tx_fail(TX_UNSUPPORTED,
                        "rope_parameters: GGUF files cannot store this truncate or attention_factor of yarn");
-    if (e->rope.type != TX_ROPE_LLAMA3)
+    if (e->rope.type != TX_ROPE_LLAMA3 && !e->type->some_pairs)
         return TX_OK;
     e->factors = malloc((size_t)e->head_size * sizeof *e->factors);
     if (!e->factors)
@@ -235,7 +235,8 @@ static tx_status put_values(exporting *e)
     if (e->type->scheme->encoder)
         TX_TRY(put_encoder(e));
     if (e->rotates)
-        tx_gguf_put_rope(e->writer, architecture, &e->rope, (int64_t)(e->rope.rotated * (double)e->head_size));
+        tx_gguf_put_rope(e->writer, architecture, &e->rope,
+                         e->type->some_pairs ? e->head_size : (int64_t)(e->rope.rotated * (double)e->head_size));
     return tx_tokenizer_put_gguf(
         e->tokenizer,
         &(tx_gguf_ids){e->config->vocab_size, e->config->bos_token_id, e->config->eos_token_id, architecture},
@@ -396,7 +397,7 @@ tx_status tx_gguf_check_export(const char *folder)
 static bool keeps_blocks(const tx_gguf_layout *layout, tx_gguf_dtype dtype)
 {
     if (layout->form != TX_GGUF_TILED_COLUMNS)
-        return layout->change == TX_GGUF_SAME;
+        return layout->change == TX_GGUF_SAME && layout->form != TX_GGUF_LATENTS;
     return (layout->width - layout->keys) / (layout->heads * layout->values) % tx_gguf_block(dtype) == 0;
 }
 

@@ -24,7 +24,10 @@ typedef enum tx_gguf_form {
      * keys, is head j heads + i in GGUF files. */
     TX_GGUF_TILED,         /* rows */
     TX_GGUF_TILED_COLUMNS, /* columns */
-    TX_GGUF_NETS           /* two tensors, q | k | v and gates, that Hugging Face's files have by heads of keys */
+    TX_GGUF_NETS,          /* two tensors, q | k | v and gates, that Hugging Face's files have by heads of keys */
+    /* Two tensors that Hugging Face's files have by heads: the transposed matrices that expand keys from a latent, and
+     * those that expand values. */
+    TX_GGUF_LATENTS
 } tx_gguf_form;
 
 /* How GGUF files change the values. */
@@ -68,6 +71,9 @@ typedef struct tx_gguf_key {
     /* For whole numbers; may be NULL. Layers that this is false for have 0, and the file has a list if there are any.
      */
     bool (*in)(const tx_config *config, int64_t layer);
+    /* The same for numbers of layers, of which the file has a list if they differ. Only tx_gguf_family.read reads it.
+     */
+    int64_t (*of_layer)(const tx_config *config, int64_t layer);
 } tx_gguf_key;
 
 /* A key of config.json that llama.cpp ignores, and the value that it assumes. */
@@ -105,13 +111,15 @@ typedef struct tx_gguf_family {
     const char *architecture; /* general.architecture */
     const tx_gguf_scheme *scheme;
     /* An import chooses between types of one architecture: a file must have the key (after the architecture) or tensor
-     * `with`, and none of `without`. */
+     * (of a block: after "blk.%d.") `with`, and none of `without`. */
     const char *with, *without[2];
     bool export_only;  /* a file becomes another type */
     bool halves;       /* gates and ups of MLPs, which are one tensor in Hugging Face's files, are two */
     bool pairs;        /* rows of queries and keys that rotate together are adjacent */
     bool rope_factors; /* llama.cpp reads factors of "llama3"; it refuses other files with them */
+    bool some_pairs;   /* all files have factors, which say which pairs rotate */
     bool whole_ramp;   /* "yarn": published models do not truncate; llama.cpp always does */
+    bool latent;       /* keys and values come from a latent; all of the rotary part of a head rotates */
     const char *gelu;  /* the key of a GELU, which llama.cpp computes in its tanh form */
     /* These may be NULL. Names and keys replace those of the scheme. */
     const tx_gguf_name *names;
@@ -172,6 +180,7 @@ typedef struct tx_gguf_family {
 #define TX_GGUF_TYPES "token_types.weight"
 #define TX_GGUF_HEAD_COUNT "attention.head_count"
 #define TX_GGUF_EXPERTS "expert_count"
+#define TX_GGUF_MTP "nextn_predict_layers"
 #define TX_GGUF_WINDOW "attention.sliding_window"
 #define TX_GGUF_WINDOWS "attention.sliding_window_pattern"
 #define TX_GGUF_TANH_WARNING ": llama.cpp computes gelu_new, which differs by up to 0.0005"
@@ -191,5 +200,11 @@ extern const tx_gguf_scheme tx_llama_gguf, tx_llama_gguf_centred;
 tx_status tx_llama_gguf_windows(const tx_gguf_exported *model, int period);
 /* Makes the list layer_types that transformers needs; `slides` may be NULL. */
 tx_status tx_llama_gguf_set_windows(tx_json *json, int64_t layers, const double *slides);
+/* The number of layers before the first one with experts. */
+int64_t tx_llama_gguf_dense(const tx_config *config);
+/* Checks that layers before the first one with experts are dense, and others are not, and how groups are chosen. */
+tx_status tx_llama_gguf_check_experts(const tx_gguf_exported *model);
+/* Completes the configuration of a type with DeepSeek-V3's routing. Files count layers of multi-token prediction. */
+tx_status tx_llama_gguf_read_experts(const tx_gguf_file *file, const char *architecture, tx_json *json);
 
 #endif

@@ -27,24 +27,29 @@ tx_status tx_gguf_whole_of(const tx_gguf_exported *model, const tx_gguf_key *row
 {
     const char *name = name_of(model, row);
     *has = name && tx_json_has(model->json, name);
-    *whole = (int64_t)usual_of(model, row);
+    *whole = row->of_layer ? row->of_layer(model->config, 0) : (int64_t)usual_of(model, row);
     return *has ? tx_json_get_int(model->json, name, 0, UINT32_MAX, whole) : TX_OK;
 }
 
-/* Writes a whole number, or a list if some layers have none. */
+static int64_t whole_in(const tx_config *config, const tx_gguf_key *row, int64_t whole, int64_t layer)
+{
+    return row->of_layer ? row->of_layer(config, layer) : row->in && !row->in(config, layer) ? 0 : whole;
+}
+
+/* Writes a whole number, or a list if layers differ. */
 static void put_whole(const putting *p, const tx_gguf_key *row, const char *key, int64_t whole)
 {
     const tx_config *config = p->model->config;
     int64_t layer = 0;
-    while (row->in && layer < config->layers && row->in(config, layer))
+    while (layer < config->layers && whole_in(config, row, whole, layer) == whole)
         layer++;
-    if (!row->in || layer == config->layers) {
+    if (layer == config->layers) {
         tx_gguf_put_int(p->writer, key, whole);
         return;
     }
     tx_gguf_put_array(p->writer, key, TX_GGUF_VALUE_I32, config->layers);
     for (layer = 0; layer < config->layers; layer++)
-        tx_gguf_add_i32(p->writer, row->in(config, layer) ? (int32_t)whole : 0);
+        tx_gguf_add_i32(p->writer, (int32_t)whole_in(config, row, whole, layer));
 }
 
 static tx_status put_key(void *context, const tx_gguf_key *row)
@@ -57,7 +62,7 @@ static tx_status put_key(void *context, const tx_gguf_key *row)
     int64_t whole;
     bool has = name && tx_json_has(json, name);
     tx_gguf_key_of(key, p->family->architecture, row->key);
-    if (!has && row->otherwise == TX_GGUF_NOTHING && number == 0)
+    if (!has && row->otherwise == TX_GGUF_NOTHING && number == 0 && !row->of_layer)
         return TX_OK;
     if (row->kind == TX_GGUF_BOOL) {
         bool flag = number != 0;

@@ -223,11 +223,14 @@ tx_gguf_dtype tx_gguf_choose(const tx_gguf_model *model, tx_convert_type type, c
 {
     const tx_gguf_dtype dtype = mixes[type].dtype;
     const int64_t width = tensor->dim[tensor->rank - 1];
-    const bool embedding = strcmp(tensor->name, TX_GGUF_EMBEDDING) == 0;
+    const bool embedding = strcmp(tensor->name, TX_GGUF_EMBEDDING) == 0 ||
+                           strcmp(tensor->name, "per_layer_" TX_GGUF_EMBEDDING) == 0;
     if (is_plain(tensor))
         return TX_GGUF_F32;
     if (tx_gguf_block(dtype) == 1)
         return dtype;
+    if (strcmp(tensor->name, "per_layer_model_proj.weight") == 0)
+        return TX_GGUF_F32;
     if (strcmp(tensor->name, TX_GGUF_OUTPUT) == 0 || (embedding && model->tied)) {
         const bool eight = dtype == TX_GGUF_Q8_0 || dtype == TX_GGUF_MXFP4 || is_falcon(model);
         return fit(eight || width % tx_gguf_block(dtype) ? TX_GGUF_Q8_0 : TX_GGUF_Q6_K, width);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define PI 3.14159265358979323846
+#define STILL 1e30f /* the divisor of pairs that do not rotate */
 /* The published "llama3" settings. Files store only the resulting factors. */
 #define LLAMA3_LOW 1
 #define LLAMA3_HIGH 4
@@ -19,6 +20,10 @@
  * within the original length get 1, pairs that hardly rotate get rope->factor, and those between a smooth mix. */
 void tx_gguf_rope_factors(const tx_rope_config *rope, int64_t pairs, float *factors)
 {
+    for (int64_t i = 0; i < pairs; i++)
+        factors[i] = rope->type == TX_ROPE_PROPORTIONAL && (double)i >= rope->rotated * (double)pairs ? STILL : 1;
+    if (rope->type != TX_ROPE_LLAMA3)
+        return;
     for (int64_t i = 0; i < pairs; i++) {
         const double length = 2 * PI * pow(rope->theta, (double)i / (double)pairs), rotations = rope->original / length;
         const double smooth = (rotations - rope->low) / (rope->high - rope->low);
@@ -63,7 +68,12 @@ static tx_status copy_number(const tx_gguf_file *file, const char *key, tx_json 
 /* Reads "llama3" factors. They must equal the ones that the published settings produce. */
 static tx_status read_factors(double theta, double original, const float *factors, int64_t pairs, tx_json *scaling)
 {
-    tx_rope_config rope = {.theta = theta, .original = original, .low = LLAMA3_LOW, .high = LLAMA3_HIGH, .factor = 1};
+    tx_rope_config rope = {.theta = theta,
+                           .type = TX_ROPE_LLAMA3,
+                           .original = original,
+                           .low = LLAMA3_LOW,
+                           .high = LLAMA3_HIGH,
+                           .factor = 1};
     float *own = malloc((size_t)pairs * sizeof *own);
     if (!own)
         return tx_fail(TX_MEMORY, "no memory for " TX_GGUF_ROPE_FACTORS);
@@ -80,6 +90,20 @@ static tx_status read_factors(double theta, double original, const float *factor
     TX_TRY(tx_json_set_number(scaling, "factor", rope.factor));
     TX_TRY(tx_json_set_number(scaling, "low_freq_factor", rope.low));
     return tx_json_set_number(scaling, "high_freq_factor", rope.high);
+}
+
+/* Reads factors that say which pairs rotate: the first ones. */
+static tx_status read_some(const float *factors, int64_t pairs, tx_json *scaling)
+{
+    int64_t count = 0, still = 0;
+    for (; count < pairs && factors[count] == 1; count++)
+        ;
+    for (; count + still < pairs && factors[count + still] == STILL; still++)
+        ;
+    if (count + still < pairs)
+        return tx_fail(TX_UNSUPPORTED, TX_GGUF_ROPE_FACTORS ": not 1 and then %g", (double)STILL);
+    TX_TRY(tx_json_set_string(scaling, "rope_type", "proportional"));
+    return tx_json_set_number(scaling, "partial_rotary_factor", (double)count / (double)pairs);
 }
 
 static tx_status read_scaling(const tx_gguf_file *file, const tx_gguf_family *family, const char *type,
@@ -114,12 +138,13 @@ static tx_status set_scaling(const tx_gguf_file *file, const tx_gguf_family *fam
     }
     tx_json *scaling = tx_json_object(); /* `config` owns it before it is filled, so a failure leaks nothing */
     tx_status status = tx_json_set(config, "rope_scaling", scaling);
-    if (tx_gguf_has(file, KEY("scaling.original_context_length")) || factors) {
+    if (tx_gguf_has(file, KEY("scaling.original_context_length")) || (factors && !family->some_pairs)) {
         TX_THEN(status, TX_GGUF_OPTIONAL(int, file, key, 1, 1 << 30, &original));
         TX_THEN(status, tx_json_set_int(scaling, "original_max_position_embeddings", original));
     }
-    TX_THEN(status, factors ? read_factors(theta, (double)original, factors, pairs, scaling)
-                            : read_scaling(file, family, type, scaling));
+    TX_THEN(status, factors && family->some_pairs ? read_some(factors, pairs, scaling)
+                    : factors                     ? read_factors(theta, (double)original, factors, pairs, scaling)
+                                                  : read_scaling(file, family, type, scaling));
     free(type);
     return status;
 }

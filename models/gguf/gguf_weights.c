@@ -82,7 +82,15 @@ static tx_status check_tied(const reading *m, int32_t output)
                                          "implemented");
 }
 
-/* Every tensor of the file must be used, so that none is ignored silently. */
+/* Whether a tensor is of a layer of multi-token prediction, which TX does not have. */
+static bool is_further(const reading *m, const char *name)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    tx_gguf_key_of(key, tx_gguf_family_of(m->config)->architecture, TX_GGUF_MTP);
+    return strncmp(name, "blk.", 4) == 0 && atoll(name + 4) >= m->config->layers && tx_gguf_has(m->file, key);
+}
+
+/* Every other tensor of the file must be used, so that none is ignored silently. */
 static tx_status check_others(const reading *m)
 {
     const tx_architecture *type = m->config->architecture;
@@ -91,7 +99,7 @@ static tx_status check_others(const reading *m)
     const bool rotates = scheme->rope && scheme->rope(m->config, &size);
     for (int32_t t = 0; t < tx_gguf_count(m->file); t++) {
         const char *name = tx_gguf_tensor_at(m->file, t)->name;
-        bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && rotates;
+        bool used = (strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && rotates) || is_further(m, name);
         for (int32_t i = 0; i < m->pieces && !used; i++)
             used = m->source[i] == t || (tx_gguf_is_double(&m->layout[i]) && m->layout[i].ups == t);
         if (!used && strcmp(name, TX_GGUF_OUTPUT) == 0)

@@ -214,7 +214,8 @@ def shaped(name, value, config):
         value = value[:, None]
     if mamba and (".mamba.norm." in name or ".mixer.norm." in name):
         value = value.reshape(getattr(config, "mamba_n_groups", getattr(config, "n_groups", 0)), -1)
-    if kind in ("granitemoehybrid", "bamba", "nemotron_h") and name.endswith(("q_proj.weight", "k_proj.weight")):
+    turned = kind in ("granitemoehybrid", "granitemoeshared", "bamba", "nemotron_h", "olmo")
+    if turned and name.endswith(("q_proj.weight", "k_proj.weight")):
         heads = config.num_attention_heads if ".q_proj" in name else config.num_key_value_heads
         size = value.shape[0] // heads
         value = paired(value, heads, size // 2 if kind == "bamba" else size)
@@ -244,9 +245,19 @@ def parts_of(name, value, config):
     if ".mixer.experts." in name:
         name = name.replace("backbone", "model").replace("mixer", "mlp")
     name = name.replace("feed_forward.expert_bias", "feed_forward.expert_bias.bias")
+    if ".block_sparse_moe." in name:
+        name = name.replace("e_score_correction.bias", "gate.e_score_correction.bias")
     if ".feed_forward.experts." in name:
         name = name.replace("model.layers", "layers")
     name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+    if config.model_type.startswith("gemma4"):
+        name = name.replace("router.scale", "router.proj.scale").replace("layer_scalar", "layer_scalar.weight")
+        name = name.replace("router.per_expert_scale", "experts.down_proj.scale")
+        name += ".weight" if name.endswith("_proj") else ""
+    if ".kv_b_proj." in name:  # of each head: the transposed matrix of keys, and that of values
+        keys, of_values = np.split(value.reshape(config.num_attention_heads, -1, value.shape[-1]),
+                                   [config.qk_nope_head_dim], axis=1)
+        return [(name.replace("kv_b", "k_b"), keys.swapaxes(1, 2)), (name.replace("kv_b", "v_b"), of_values)]
     return [(name.replace(".dt_bias", ".dt_proj.bias"), value)]
 
 
@@ -255,7 +266,13 @@ def expected(state, config):
     names, wanted = gguf.get_tensor_name_map(architecture(config), config.num_hidden_layers), {}
     for name, whole in heads_of(dict(state), config).items():
         for part, value in parts_of(name, shaped(name, whole, config), config):
-            wanted[names.get_name(part, (".weight", ".bias"))] = np.ascontiguousarray(value)
+            wanted[names.get_name(part, (".weight", ".bias", ".scale"))] = np.ascontiguousarray(value)
+    if config.model_type.startswith("gemma4"):  # divisors of frequencies: only some pairs rotate
+        full = config.rope_parameters["full_attention"]
+        norm = f"model.layers.{config.layer_types.index('full_attention')}.self_attn.q_norm.weight"
+        pairs = len(state[norm]) // 2
+        turned = np.arange(pairs) < pairs * full.get("partial_rotary_factor", 1.0)
+        wanted["rope_freqs.weight"] = np.where(turned, 1, 1e30).astype(np.float32)
     return wanted
 
 
@@ -275,7 +292,8 @@ def compare_values(name, path, state, config, outtype):
         check(list(t.shape) == list(reversed(value.shape)), f"{name}: {tensor} has shape {t.shape}, not {value.shape}")
         if outtype not in TYPES:
             continue
-        kind = gguf.GGMLQuantizationType["F32" if is_float(tensor, value) else TYPES[outtype]]
+        plain = is_float(tensor, value) or (outtype == "q8_0" and tensor == "per_layer_model_proj.weight")
+        kind = gguf.GGMLQuantizationType["F32" if plain else TYPES[outtype]]
         check(t.tensor_type == kind, f"{name}: {tensor} is of type {t.tensor_type.name}")
         got = gguf.quants.dequantize(t.data, t.tensor_type).reshape(value.shape)
         same = gguf.quants.dequantize(gguf.quants.quantize(value, kind), kind).reshape(value.shape)
@@ -322,12 +340,14 @@ def compare_llama_cpp(name, path, want, outtype, bound):
     read.free()
     errors = ((got - want).abs().amax(-1) / want.abs().max()).sort().values
     error = errors[-1 if outtype == "f32" else len(errors) // 2].item()
-    check(error <= (bound if outtype == "f32" else 0.1), f"{name}: logits of llama.cpp differ by {error}")
+    most = bound if outtype == "f32" else 0.1 if bound <= 1e-5 else 0.3
+    check(error <= most, f"{name}: logits of llama.cpp differ by {error}")
     return f"llama.cpp {error:.1e}"
 
 
 def text_of_llama_cpp(path):
-    read = llama_cpp.Llama(model_path=path, n_ctx=128, n_gpu_layers=0, verbose=False, n_threads=1, logits_all=False)
+    read = llama_cpp.Llama(model_path=path, n_ctx=128, n_gpu_layers=0, verbose=False, n_threads=1, logits_all=False,
+                           type_k=0, type_v=0)
     made = []
     for token in read.generate(IDS[:20], temp=0.0, repeat_penalty=1.0):
         made.append(token)
@@ -382,7 +402,9 @@ def compare(name, config, kind):
         source, results = os.path.join(work, "source"), []
         model = make_model(source, config, kind)
         state = load_file(os.path.join(source, "model.safetensors"))
-        want, bound = logits_of(model, IDS), 1e-3 if "qwen" in name else 1e-5  # DeltaNets amplify rounding
+        # DeltaNets amplify rounding, and so do many layers, and scores that are not scaled.
+        many = config.num_hidden_layers > 20 or "gemma" in name
+        want, bound = logits_of(model, IDS), 1e-3 if "qwen" in name else 5e-5 if many else 1e-5
         for outtype in ("f16", "bf16", "q8_0", "q4_k_m", "f32"):
             path, both = os.path.join(work, f"{outtype}.gguf"), f"{name}, {outtype}"
             done = run(TXCONVERT, source, to=path, outtype=outtype)
@@ -396,7 +418,8 @@ def compare(name, config, kind):
             rounded = logits_of(read, IDS)
             error = error_of(logits_of_txgen(both, path, IDS, dtype="float32"), rounded)
             check(error <= bound, f"{both}: logits of the file differ by {error}")
-            results.append(f"{outtype} {error:.1e}, {compare_llama_cpp(both, path, rounded, outtype, bound)}")
+            near = 2e-2 if "gemma" in name else bound  # llama.cpp's GELU has 16 bits
+            results.append(f"{outtype} {error:.1e}, {compare_llama_cpp(both, path, rounded, outtype, near)}")
         error = error_of(rounded, want)
         check(error <= bound, f"{name}: logits of the folder that comes back differ by {error}")
         for key, value in KEYS.get(name, {}).items():
