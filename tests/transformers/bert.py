@@ -143,9 +143,9 @@ def make_data(model, kind):
     return ids, types, lengths, torch.where(hidden, (ids + 1) % count, torch.tensor(-100))
 
 
-def train(model, data):
-    """Losses, logits and gradients of the first step, in double precision."""
-    model = model.double()
+def train(model, data, dtype=torch.float64):
+    """Losses, logits and gradients of the first step."""
+    model = model.to(dtype)
     optimizer = torch.optim.AdamW(decayed(model, 0.01), lr=RATE)
     losses, first = [], None
     for ids, types, lengths, labels in zip(*data):
@@ -184,6 +184,27 @@ def joined(name, theirs):
     return torch.cat([theirs[".".join(path[:at] + [part] + path[at + 1:])] for part in path[at].split("|")])
 
 
+def train_by_tx(program, folder, out, data, device):
+    """The same by TX, which also saves the model."""
+    with open(os.path.join(folder, "data"), "wb") as file:
+        for step in zip(*data):
+            for field in step:
+                file.write(field.int().numpy().tobytes())
+    return run(program, folder, os.path.join(folder, "data"), out, str(len(data[0])), str(BATCH), str(BLOCK), str(RATE),
+               device)
+
+
+def differences(losses, first, exact, data, kind):
+    """How far logits, gradients and losses are from exact ones."""
+    inside = (torch.arange(BLOCK) < data[2][0][:, None])[..., None]
+    real = torch.ones(BATCH, 1) if "Sequence" in kind.__name__ else inside
+    size = max(p.abs().max() for key, p in exact[1].items() if key != "logits")
+    gradients = max(((g.double() - joined(key, exact[1])).abs().max() / size).item()
+                    for key, g in first.items() if key != "logits")
+    return (far(first["logits"] * real, exact[1]["logits"] * real), gradients,
+            max(abs(a - b) for a, b in zip(exact[0], losses, strict=True)))
+
+
 def compare(name, kind, changes, program, device, prepare=None):
     model = make_model(kind, changes)
     data = make_data(model, kind)
@@ -191,12 +212,7 @@ def compare(name, kind, changes, program, device, prepare=None):
         model.save_pretrained(folder)
         if prepare:
             prepare(os.path.join(folder, "model.safetensors"))
-        with open(os.path.join(folder, "data"), "wb") as file:
-            for step in zip(*data):
-                for field in step:
-                    file.write(field.int().numpy().tobytes())
-        done = run(program, folder, os.path.join(folder, "data"), out, str(STEPS), str(BATCH), str(BLOCK), str(RATE),
-                   device)
+        done = train_by_tx(program, folder, out, data, device)
         check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
         if done.returncode:
             return
@@ -204,17 +220,12 @@ def compare(name, kind, changes, program, device, prepare=None):
         check(not any(info.values()), f"{name}: loading what TX saved: {info}")
         check(all(torch.equal(a, b) for a, b in zip(back.state_dict().values(), model.state_dict().values())),
               f"{name}: what TX saved differs")
-        losses, first = train(model, data)
-        ours = load_file(os.path.join(out, "first.safetensors"))
-        inside = (torch.arange(BLOCK) < data[2][0][:, None])[..., None]
-        real = torch.ones(BATCH, 1) if "Sequence" in kind.__name__ else inside
-        logits = far(ours["logits"] * real, first["logits"] * real)
-        size = max(p.abs().max() for key, p in first.items() if key != "logits")
-        gradients = max(((g.double() - joined(key, first)).abs().max() / size).item()
-                        for key, g in ours.items() if key != "logits")
-        curve = max(abs(a - float(b)) for a, b in zip(losses, done.stdout.split()))
-        check(len(done.stdout.split()) == STEPS and logits <= 1e-5 and gradients <= 1e-4 and curve <= 1e-4,
+        exact = train(model, data)
+        logits, gradients, curve = differences(list(map(float, done.stdout.split())),
+                                               load_file(os.path.join(out, "first.safetensors")), exact, data, kind)
+        check(logits <= 1e-5 and gradients <= 1e-4 and curve <= 1e-4,
               f"{name}: logits differ by {logits}, gradients by {gradients}, losses by {curve}")
+        losses = exact[0]
         check(losses[-1] != losses[0], f"{name}: nothing was learned")
         trained = kind.from_pretrained(os.path.join(out, "trained")).state_dict()
         # The softmax does not see the keys' biases: their gradients are rounding errors, which Adam follows.
@@ -292,4 +303,5 @@ def main():
     return status()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

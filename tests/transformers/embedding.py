@@ -9,7 +9,7 @@ import json
 import sys
 import tempfile
 
-from oracle import check, run, status
+from oracle import check, read_json, run, status
 from training import Training, mrpc, need, tokenizer_file
 
 import torch
@@ -55,7 +55,7 @@ def save_base(folder, decodes, vocabulary):
     model.save_pretrained(folder)
 
 
-def compare(work, name, kind, mode, texts, programs, decodes=False, **given):
+def compare(work, name, kind, mode, texts, programs, decodes=False, save=save_base, **given):
     txtrain, txgen, device = programs
     t = Training(txtrain, f"{name} of {kind}, {mode}{', a decoder' * decodes}", work, steps=STEPS, batch=BATCH, rate=RATE, task_name="embedding",
                  device=device, seed=SEED, **given)
@@ -64,9 +64,9 @@ def compare(work, name, kind, mode, texts, programs, decodes=False, **given):
         tokenizer_file=TOKENIZER, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]",
         mask_token="[MASK]", model_max_length=POSITIONS)
     base = t.path("base")
-    save_base(base, decodes, len(tokenizer))
+    save(base, decodes, len(tokenizer))
     tokenizer.save_pretrained(base)
-    parts = [modules.Transformer(base), modules.Pooling(32, pooling_mode=mode)]
+    parts = [modules.Transformer(base), modules.Pooling(read_json(base, "config.json")["hidden_size"], pooling_mode=mode)]
     if mode == "cls":
         parts.append(modules.Normalize())
     model = SentenceTransformer(modules=parts, device="cpu")
@@ -95,6 +95,7 @@ def compare(work, name, kind, mode, texts, programs, decodes=False, **given):
                                  [r["negative"] for r in held])(saved)
         t.results(far=1e-6, cosine_accuracy=score["cosine_accuracy"])
     print(said)
+    return said
 
 
 def main():
@@ -109,4 +110,5 @@ def main():
     return status()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

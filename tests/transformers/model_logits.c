@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * TX's side of the comparison with transformers (gpt2.py, llama.py, experts.py). It reads a model folder and writes the
- * logits of fixed tokens to OUT/logits.safetensors. It also writes the model and its tokenizer to OUT, or the byte
- * vocabulary if there is none. With SHARD_BYTES the weights are written as shards of that size. If it is -1, the
- * gradients of the mean next-token loss are written instead of trained weights, and the loss is printed.
+ * logits of fixed tokens, or the states of a model without a head, to OUT/logits.safetensors. It also writes the model
+ * and its tokenizer to OUT, or the byte vocabulary if there is none. With SHARD_BYTES the weights are written as shards
+ * of that size. If it is -1, the gradients of the mean next-token loss are written instead of trained weights, and the
+ * loss is printed.
  *
  *     model_logits FOLDER OUT [DEVICE [SHARD_BYTES [LENGTH]]]     LENGTH tokens a row, 2 to 512 */
 #include "models/tx_text.h"
@@ -57,7 +58,8 @@ static tx_status run(const tx_engine *engine, tx_model *model, const tx_config *
     const long shard_bytes = argv[3] && argv[4] ? strtol(argv[4], NULL, 10) : 0;
     int32_t ids[ROWS * MOST], next[ROWS * MOST];
     const size_t of_ids = (size_t)(ROWS * length) * sizeof *ids;
-    int64_t padded = tx_arch_padded_vocab(config);
+    const bool states = config->architecture->head == TX_HEAD_STATES;
+    int64_t padded = states ? config->width : tx_arch_padded_vocab(config);
     size_t bytes = (size_t)(ROWS * length * padded) * sizeof(float);
     float *logits = malloc(bytes);
     tx_graph *graph = NULL;
@@ -90,7 +92,7 @@ static tx_status run(const tx_engine *engine, tx_model *model, const tx_config *
     if (!status && shard_bytes > 0)
         status = tx_weights_save(model, out, shard_bytes);
     TX_THEN(status, copy_tokenizer(folder, out, config->positions));
-    TX_THEN(status, write_logits(out, logits, length, config->vocab_size, padded));
+    TX_THEN(status, write_logits(out, logits, length, tx_arch_columns(config), padded));
     tx_plan_free(plan);
     tx_graph_free(graph);
     free(logits);

@@ -59,9 +59,9 @@ def make_data(model):
     return ids, before.where(before >= 0, 0), lengths, labels
 
 
-def train(model, data):
-    """Losses, logits and gradients of the first step, in double precision."""
-    model = model.double()
+def train(model, data, dtype=torch.float64):
+    """Losses, logits and gradients of the first step."""
+    model = model.to(dtype)
     optimizer = torch.optim.AdamW(decayed(model, 0.01), lr=RATE)
     losses, first = [], None
     for ids, before, lengths, labels in zip(*data):
@@ -89,6 +89,26 @@ def joined(name, theirs):
     return torch.cat([theirs[f"{before}.{part}.{after}"] for part in both.split("|")])
 
 
+def train_by_tx(program, folder, out, data, device):
+    """The same by TX, which also saves the model."""
+    with open(os.path.join(folder, "data"), "wb") as file:
+        for step in zip(*data):
+            for field in step:
+                file.write(field.int().numpy().tobytes())
+    return run(program, folder, os.path.join(folder, "data"), out, str(len(data[0])), str(BATCH), str(BLOCK), str(RATE),
+               device)
+
+
+def differences(losses, first, exact, data):
+    """How far logits, gradients and losses are from exact ones."""
+    inside = (data[3][0] >= 0)[..., None]
+    size = max(p.abs().max() for key, p in exact[1].items() if key != "logits")
+    gradients = max(((g.double() - joined(key, exact[1])).abs().max() / size).item()
+                    for key, g in first.items() if key != "logits")
+    return (far(first["logits"] * inside, exact[1]["logits"] * inside), gradients,
+            max(abs(a - b) for a, b in zip(exact[0], losses, strict=True)))
+
+
 def compare(name, kind, changes, program, device, published):
     model = make_model(kind, changes)
     data = make_data(model)
@@ -102,12 +122,7 @@ def compare(name, kind, changes, program, device, published):
             config.pop("scale_decoder_outputs", None)
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(config, file)
-        with open(os.path.join(folder, "data"), "wb") as file:
-            for step in zip(*data):
-                for field in step:
-                    file.write(field.int().numpy().tobytes())
-        done = run(program, folder, os.path.join(folder, "data"), out, str(STEPS), str(BATCH), str(BLOCK), str(RATE),
-                   device)
+        done = train_by_tx(program, folder, out, data, device)
         check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
         if done.returncode:
             return
@@ -122,16 +137,12 @@ def compare(name, kind, changes, program, device, published):
             same = [m.eval()(input_ids=ids, attention_mask=mask, decoder_input_ids=before).logits
                     for m in (back, model)]
         check(torch.equal(*same), f"{name}: what TX saved has other logits")
-        losses, first = train(model.train(), data)
-        ours = load_file(os.path.join(out, "first.safetensors"))
-        inside = (labels >= 0)[..., None]
-        logits = far(ours["logits"] * inside, first["logits"] * inside)
-        size = max(p.abs().max() for key, p in first.items() if key != "logits")
-        gradients = max(((g.double() - joined(key, first)).abs().max() / size).item()
-                        for key, g in ours.items() if key != "logits")
-        curve = max(abs(a - float(b)) for a, b in zip(losses, done.stdout.split()))
-        check(len(done.stdout.split()) == STEPS and logits <= 1e-5 and gradients <= 1e-5 and curve <= 1e-4,
+        exact = train(model.train(), data)
+        logits, gradients, curve = differences(list(map(float, done.stdout.split())),
+                                               load_file(os.path.join(out, "first.safetensors")), exact, data)
+        check(logits <= 1e-5 and gradients <= 1e-5 and curve <= 1e-4,
               f"{name}: logits differ by {logits}, gradients by {gradients}, losses by {curve}")
+        losses = exact[0]
         check(losses[-1] != losses[0], f"{name}: nothing was learned")
         trained = kind.from_pretrained(os.path.join(out, "trained")).state_dict()
         moved = max(far(trained[key], p) for key, p in model.state_dict().items())
@@ -148,4 +159,5 @@ def main():
     return status()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
