@@ -84,6 +84,7 @@ set(homes
     "^yaml|^models/options/yaml\\.c$"
     "^openssl/|^models/files/digest\\.c$"
     "^(zlib|zstd|snappy|lz4)|^(models/(parquet/(pages|unpack)|files/(packed|dcp_write))|backends/opencl/shipped/pack|tests/opencl/test_shipped)\\.c$"
+    "^malloc\\.h$|^tools/serve/txserve\\.c$"
     "^cmocka\\.h$|^(tools/research/)?tests/"
     "^tx(_[a-z]+)?\\.h$|^tests/install/")
 

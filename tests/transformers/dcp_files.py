@@ -78,7 +78,7 @@ def ranks_do(function, ranks, parent, *arguments):
     store = os.path.join(parent, "store")
     if os.path.exists(store):
         os.remove(store)
-    mp.start_processes(function, (ranks, store, *arguments), ranks, start_method="fork")
+    mp.start_processes(function, (ranks, store, *arguments), ranks, start_method="spawn")
 
 
 def same(what, tensors, expected):
@@ -192,7 +192,7 @@ def refused(parent, good, txcheck):
 
 def main():
     txconvert, txcheck, txgen = sys.argv[1:4]
-    torch.set_num_threads(1)  # ranks are forks, which threads do not survive
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the ranks
     torch.manual_seed(1)
     config = LlamaConfig(vocab_size=61, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
                          num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False)

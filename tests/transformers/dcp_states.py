@@ -95,7 +95,7 @@ def ranks_do(function, ranks, parent, *arguments):
         if os.path.exists(path):
             os.remove(path)
     base, folder, *rest = arguments
-    mp.start_processes(function, (ranks, store, base, folder, results, *rest), ranks, start_method="fork")
+    mp.start_processes(function, (ranks, store, base, folder, results, *rest), ranks, start_method="spawn")
     with open(results) as f:
         return json.load(f)
 
@@ -167,7 +167,7 @@ def only_weights(parent, txconvert, base):
 
 def main():
     txconvert, txtrain = sys.argv[1:3]
-    torch.set_num_threads(1)  # ranks are forks, which threads do not survive
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the ranks
     torch.manual_seed(1)
     with tempfile.TemporaryDirectory() as parent:
         with open(os.path.join(parent, "text"), "wb") as out:
