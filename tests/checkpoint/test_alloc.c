@@ -36,20 +36,24 @@ static bool fails(void)
 #define NAMED(name) __wrap_##name
 #define SYSTEM(name) __real_##name
 #define COUNTED false /* libraries give blocks to TX to free */
+#define ALIGNED __real_aligned_alloc
 char *__wrap_strdup(const char *text);
 #else
 #define NAMED(name) name
 #define SYSTEM(name) __libc_##name
 #define COUNTED true
+#define ALIGNED __libc_memalign
 #endif
 
 void *SYSTEM(malloc)(size_t size);
 void *SYSTEM(calloc)(size_t number, size_t size);
 void *SYSTEM(realloc)(void *memory, size_t size);
+void *ALIGNED(size_t alignment, size_t size);
 void SYSTEM(free)(void *memory);
 EXPORT void *NAMED(malloc)(size_t size);
 EXPORT void *NAMED(calloc)(size_t number, size_t size);
 EXPORT void *NAMED(realloc)(void *memory, size_t size);
+EXPORT void *NAMED(aligned_alloc)(size_t alignment, size_t size);
 EXPORT void NAMED(free)(void *memory);
 
 void *NAMED(malloc)(size_t size)
@@ -71,6 +75,13 @@ void *NAMED(realloc)(void *memory, size_t size)
     void *moved = fails() ? NULL : SYSTEM(realloc)(memory, size);
     blocks += armed && !memory && moved;
     return moved;
+}
+
+void *NAMED(aligned_alloc)(size_t alignment, size_t size)
+{
+    void *memory = fails() ? NULL : ALIGNED(alignment, size);
+    blocks += armed && memory;
+    return memory;
 }
 
 void NAMED(free)(void *memory)
