@@ -55,7 +55,8 @@ def save_base(folder, decodes, vocabulary):
     model.save_pretrained(folder)
 
 
-def compare(work, name, kind, mode, texts, programs, decodes=False, save=save_base, **given):
+def compare(work, name, kind, mode, texts, programs, decodes=False, save=save_base, most=1e-5,
+            learns=True, **given):
     txtrain, txgen, device = programs
     t = Training(txtrain, f"{name} of {kind}, {mode}{', a decoder' * decodes}", work, steps=STEPS, batch=BATCH, rate=RATE, task_name="embedding",
                  device=device, seed=SEED, **given)
@@ -76,7 +77,8 @@ def compare(work, name, kind, mode, texts, programs, decodes=False, save=save_ba
     t.rows(rows, held)
     end = t.train(start)
     loss = getattr(losses, name)(model, **({"scale": given["similarity_scale"]} if "similarity_scale" in given else {}))
-    said = t.compare(model.train(), lambda part: loss_here(model, loss, [rows[n] for _, n in part]), 1e-5)
+    said = t.compare(model.train(), lambda part: loss_here(model, loss, [rows[n] for _, n in part]), most,
+                     learns=learns)
     saved = SentenceTransformer(end, device="cpu")
     check([type(part).__name__ for part in saved] == [type(part).__name__ for part in parts],
           f"the saved folder has other modules: {saved}")
