@@ -464,6 +464,8 @@ refuse("a gemma 2 with another scale", Gemma2Config(**BASE, head_dim=32), "piece
 for row in ("olmo2", "olmo3", "olmoe", "stablelm", "nemotron", "qwen2_moe"):
     tied = type(MODELS[row][0]).from_dict(dict(MODELS[row][0].to_dict(), tie_word_embeddings=True))
     refuse(f"a tied {row}", tied, MODELS[row][1], "tie_word_embeddings")
+refuse("an olmoe with grouped heads", OlmoeConfig(**BYTES, num_experts=4, num_experts_per_tok=3, pad_token_id=0),
+       "llama3", "num_key_value_heads")
 refuse("a biased olmo3", Olmo3Config(**OLMO3, attention_bias=True), "llama3", "attention_bias")
 refuse("an olmo3 with two bases", Olmo3Config(**OLMO3, rope_parameters=dict(
     full_attention=PLAIN, sliding_attention=dict(PLAIN, rope_theta=5e5))), "llama3", "sliding_attention")
