@@ -37,6 +37,7 @@ void tx_llama_layer_inputs(tx_stack *b, tx_tensor *x)
     const int64_t width = c->embedding.layer_width;
     if (!x || !has_layer_inputs(b->config, 0))
         return;
+    tx_llama_whole_rows(b, "embeddings for each layer");
     tx_tensor *own = tx_scale(rows_of_tokens(b), sqrtf((float)width));
     tx_tensor *seen = tx_scale(tx_stack_linear(b, x, INPUTS_PROJ, NO_BIAS), 1 / sqrtf((float)c->base.width));
     if (!own || !seen)

@@ -223,8 +223,8 @@ tx_gguf_dtype tx_gguf_choose(const tx_gguf_model *model, tx_convert_type type, c
 {
     const tx_gguf_dtype dtype = mixes[type].dtype;
     const int64_t width = tensor->dim[tensor->rank - 1];
-    const bool embedding = strcmp(tensor->name, TX_GGUF_EMBEDDING) == 0 ||
-                           strcmp(tensor->name, "per_layer_" TX_GGUF_EMBEDDING) == 0;
+    const bool embedding =
+        strcmp(tensor->name, TX_GGUF_EMBEDDING) == 0 || strcmp(tensor->name, "per_layer_" TX_GGUF_EMBEDDING) == 0;
     if (is_plain(tensor))
         return TX_GGUF_F32;
     if (tx_gguf_block(dtype) == 1)

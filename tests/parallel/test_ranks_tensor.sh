@@ -99,8 +99,8 @@ write_layers
 for model in shared streams; do
     from="--config_name $work/$model.json --train_file $work/text --block_size 32"
     { split 1 1 $model && split 2 2 ${model}22 && split 4 4 ${model}44; } || fail "$model"
-    alike $model ${model}22
-    alike $model ${model}44
+    alike $model ${model}22 1e-5
+    alike $model ${model}44 1e-5
 done
 
 # A classifier, which reads only the first positions of its last block, with batches of several lengths.
