@@ -75,7 +75,10 @@ const tx_architecture tx_ernie4_5_moe = {
     GGUF("ernie4_5-moe",
          TX_GGUF_OWN_KEYS(
              TX_GGUF_MEMBER("interleave_moe_layer_step", offsetof(llama_config, experts.period), INT, NOTHING),
-             {.key = "leading_dense_block_count", .name = "moe_layer_start_index", .value = tx_llama_gguf_dense},
+             {.key = "leading_dense_block_count",
+              .name = "moe_layer_start_index",
+              .value = tx_llama_gguf_dense,
+              .otherwise = TX_GGUF_CONSTANT}, /* also 0, which is not the default */
              TX_GGUF_MEMBER("expert_shared_count", offsetof(llama_config, experts.shared), INT, NOTHING),
              {.key = "expert_shared_feed_forward_length", .value = shared_of}),
          .check = tx_llama_gguf_check_experts)};

@@ -262,7 +262,10 @@ enum { GGUF_SOFTMAX = 1, GGUF_SIGMOID = 2 };
         .key = "expert_gating_func", .kind = TX_GGUF_INT, .otherwise = TX_GGUF_CONSTANT, .constant = (function) \
     }
 #define GGUF_ROUTING(function)                                                                           \
-    {.key = "leading_dense_block_count", .name = "first_k_dense_replace", .value = tx_llama_gguf_dense}, \
+    {.key = "leading_dense_block_count",                                                                 \
+     .name = "first_k_dense_replace",                                                                    \
+     .value = tx_llama_gguf_dense,                                                                       \
+     .otherwise = TX_GGUF_CONSTANT /* also 0, which is not the default of config.json */},               \
         TX_GGUF_MEMBER("expert_shared_count", offsetof(llama_config, experts.shared), INT, NOTHING),     \
         TX_GGUF_MEMBER("expert_weights_scale", offsetof(llama_config, experts.scale), NUMBER, NOTHING),  \
         TX_GGUF_MEMBER("expert_weights_norm", offsetof(llama_config, experts.normalise), BOOL, NOTHING), \
