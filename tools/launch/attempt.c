@@ -61,9 +61,8 @@ static void stop_ranks(attempt *t)
     if ((!*t->a->caught && !t->job->rejoins) || t->forwarded)
         return;
     t->forwarded = true;
-    if (!signal_ranks(t))
-        kill(t->child->pid,
-             SIGTERM); /* the launcher forwards it to all ranks; not SIGINT, after which hydra returns 0 */
+    if (!signal_ranks(t)) /* the launcher forwards it to all ranks; not SIGINT, after which hydra returns 0 */
+        kill(t->child->pid, SIGTERM);
 }
 
 /* True if the remaining processes have to be killed now. */
