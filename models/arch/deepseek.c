@@ -313,7 +313,7 @@ static tx_status read_yarn(const tx_gguf_file *file, tx_json *json)
 static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
 {
     int64_t heads, size, rotated;
-    TX_TRY(tx_llama_gguf_read_experts(file, "deepseek2", json));
+    TX_TRY(tx_llama_gguf_read_experts(file, json));
     TX_TRY(read_yarn(file, json));
     TX_TRY(tx_json_get_int(json, "num_attention_heads", 1, 1 << 16, &heads));
     TX_TRY(tx_json_set_int(json, "num_key_value_heads", heads));

@@ -63,11 +63,6 @@ static const llama_config moe_defaults = {SIZES(tx_ernie4_5_moe, moe_rows, 10342
 static const tx_fixed_key moe_fixed[] = {{"use_bias", "false", "biases of this model type are not implemented"},
                                          {.name = NULL}};
 
-static int64_t shared_of(const tx_config *config)
-{
-    return shared_size(llama_of(config));
-}
-
 const tx_architecture tx_ernie4_5_moe = {
     FAMILY("ernie4_5_moe", "Ernie4_5_Moe", moe_defaults, moe_keys, "q_proj,v_proj", tx_llama_read_sized,
            tx_llama_write),
@@ -80,5 +75,5 @@ const tx_architecture tx_ernie4_5_moe = {
               .value = tx_llama_gguf_dense,
               .otherwise = TX_GGUF_CONSTANT}, /* also 0, which is not the default */
              TX_GGUF_MEMBER("expert_shared_count", offsetof(llama_config, experts.shared), INT, NOTHING),
-             {.key = "expert_shared_feed_forward_length", .value = shared_of}),
+             {.key = "expert_shared_feed_forward_length", .value = tx_llama_gguf_shared}),
          .check = tx_llama_gguf_check_experts)};

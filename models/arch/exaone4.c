@@ -95,24 +95,15 @@ static tx_status read_moe(const tx_json *json, tx_config *config)
     return tx_llama_read_mlp_types(json, (llama_config *)config);
 }
 
-static int64_t shared_of(const tx_config *config)
-{
-    return shared_size(llama_of(config));
-}
-
 static tx_status check_moe(const tx_gguf_exported *e)
 {
     TX_TRY(tx_llama_gguf_windows(e, 4));
     return tx_llama_gguf_check_experts(e);
 }
 
-static tx_status read_moe_gguf(const tx_gguf_file *file, tx_json *json)
-{
-    return tx_llama_gguf_read_experts(file, "exaone-moe", json);
-}
-
 const tx_architecture tx_exaone_moe = {
     FAMILY("exaone_moe", "ExaoneMoe", moe_defaults, moe_keys, "q_proj,v_proj", read_moe, tx_llama_write),
     GGUF("exaone-moe",
-         TX_GGUF_OWN_KEYS(GGUF_ROUTING(GGUF_SIGMOID), {.key = "expert_shared_feed_forward_length", .value = shared_of}),
-         TX_GGUF_FIXED({"tie_word_embeddings", false}), .check = check_moe, .read = read_moe_gguf)};
+         TX_GGUF_OWN_KEYS(GGUF_ROUTING(GGUF_SIGMOID),
+                          {.key = "expert_shared_feed_forward_length", .value = tx_llama_gguf_shared}),
+         TX_GGUF_FIXED({"tie_word_embeddings", false}), .check = check_moe, .read = tx_llama_gguf_read_experts)};

@@ -23,15 +23,11 @@ static const llama_config glm_defaults = {SIZES(tx_glm4_moe, glm_rows, 151552, 1
                                           REST_OF(10944, 8, 1e-5, 0.02, PARTIAL_ROPE(1e4, 0.5)), .mtp_layers = 1,
                                           DEEPSEEK_DEFAULTS(128, 8, 1, 1, 1408, 1, 1, 1), .experts.normalise = true};
 
-static tx_status read_glm(const tx_gguf_file *file, tx_json *json)
-{
-    return tx_llama_gguf_read_experts(file, "glm4moe", json);
-}
-
 const tx_architecture tx_glm4_moe = {
     FAMILY("glm4_moe", "Glm4Moe", glm_defaults, glm_keys, "q_proj,v_proj", tx_llama_read_sized, tx_llama_write),
     GGUF("glm4moe", TX_GGUF_OWN_NAMES(TX_GGUF_NAME(POST_NORM, "blk.%d.post_attention_norm.weight")),
-         TX_GGUF_OWN_KEYS(GGUF_ROUTING(GGUF_SIGMOID)), .check = tx_llama_gguf_check_experts, .read = read_glm)};
+         TX_GGUF_OWN_KEYS(GGUF_ROUTING(GGUF_SIGMOID)), .check = tx_llama_gguf_check_experts,
+         .read = tx_llama_gguf_read_experts)};
 
 /* ---- dots.llm1 ------------------------------------------------------------------------------------------- */
 
@@ -60,15 +56,14 @@ static tx_status check_dots(const tx_gguf_exported *e)
     for (int64_t i = 0; i < c->base.layers; i++)
         if (window_of(c, i) > 0)
             return tx_fail(TX_UNSUPPORTED, "sliding_window: llama.cpp computes as if there were none");
-    if (kv_heads(c) != c->base.heads)
-        return tx_fail(TX_UNSUPPORTED, "num_key_value_heads: llama.cpp reads only files with num_attention_heads");
+    TX_TRY(tx_llama_gguf_check_heads(e));
     return tx_llama_gguf_check_experts(e);
 }
 
 static tx_status read_dots(const tx_gguf_file *file, tx_json *json)
 {
     TX_TRY(tx_json_set_null(json, "sliding_window"));
-    return tx_llama_gguf_read_experts(file, "dots1", json);
+    return tx_llama_gguf_read_experts(file, json);
 }
 
 const tx_architecture tx_dots1 = {

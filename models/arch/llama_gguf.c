@@ -182,16 +182,29 @@ tx_status tx_llama_gguf_check_experts(const tx_gguf_exported *model)
                : TX_OK;
 }
 
-tx_status tx_llama_gguf_read_experts(const tx_gguf_file *file, const char *architecture, tx_json *json)
+tx_status tx_llama_gguf_check_heads(const tx_gguf_exported *model)
+{
+    const llama_config *c = llama_of(model->config);
+    return kv_heads(c) == c->base.heads
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED, "num_key_value_heads: llama.cpp reads only files with num_attention_heads");
+}
+
+int64_t tx_llama_gguf_shared(const tx_config *config)
+{
+    return shared_size(llama_of(config));
+}
+
+tx_status tx_llama_gguf_read_experts(const tx_gguf_file *file, tx_json *json)
 {
     char key[TX_GGUF_KEY_ROOM];
     int64_t further = 0, layers;
-    TX_TRY(TX_GGUF_OPTIONAL(int, file, tx_gguf_key_of(key, architecture, TX_GGUF_MTP), 0, TX_LLAMA_LAYERS, &further));
+    TX_TRY(tx_gguf_own_key(file, TX_GGUF_MTP, key));
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, key, 0, TX_LLAMA_LAYERS, &further));
     TX_TRY(tx_json_get_int(json, "num_hidden_layers", further + 1, TX_LLAMA_LAYERS, &layers));
     TX_TRY(tx_json_set_int(json, "num_hidden_layers", layers - further));
     if (further)
         TX_TRY(tx_json_set_int(json, "num_nextn_predict_layers", 0));
-    if (tx_gguf_has(file, tx_gguf_key_of(key, architecture, "expert_weights_norm")))
-        return TX_OK;
-    return tx_json_set_bool(json, "norm_topk_prob", false);
+    TX_TRY(tx_gguf_own_key(file, "expert_weights_norm", key));
+    return tx_gguf_has(file, key) ? TX_OK : tx_json_set_bool(json, "norm_topk_prob", false);
 }

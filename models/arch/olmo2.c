@@ -155,15 +155,6 @@ static tx_status set_windows(const tx_gguf_file *file, tx_json *json)
     return status;
 }
 
-/* llama.cpp's OLMoE has as many heads of keys as of queries. */
-static tx_status check_heads(const tx_gguf_exported *e)
-{
-    const llama_config *c = llama_of(e->config);
-    return kv_heads(c) == c->base.heads
-               ? TX_OK
-               : tx_fail(TX_UNSUPPORTED, "num_key_value_heads: llama.cpp reads only files with num_attention_heads");
-}
-
 static tx_status read_gguf3(const tx_gguf_file *file, tx_json *json)
 {
     TX_TRY(set_ropes(json));
@@ -187,7 +178,7 @@ const tx_architecture tx_olmo3 = {
 const tx_architecture tx_olmoe = {
     FAMILY("olmoe", "Olmoe", olmoe_defaults, olmoe_keys, "q_proj,v_proj", read_clip, write_clip),
     GGUF("olmoe", TX_GGUF_FIXED({"norm_topk_prob", false}, {"tie_word_embeddings", false}, {"attention_bias", false}),
-         .check = check_heads)};
+         .check = tx_llama_gguf_check_heads)};
 
 const tx_architecture tx_flex_olmo = {
     FAMILY("flex_olmo", "FlexOlmo", flex_defaults, olmoe_keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};

@@ -63,6 +63,15 @@ char *tx_gguf_key_of(char key[TX_GGUF_KEY_ROOM], const char *architecture, const
     return key;
 }
 
+tx_status tx_gguf_own_key(const tx_gguf_file *file, const char *rest, char key[TX_GGUF_KEY_ROOM])
+{
+    char *architecture;
+    TX_TRY(tx_gguf_get_string(file, TX_GGUF_ARCHITECTURE, &architecture, NULL));
+    tx_gguf_key_of(key, architecture, rest);
+    free(architecture);
+    return TX_OK;
+}
+
 /* ---- Names and forms --------------------------------------------------------------------------------- */
 
 static int32_t count_bars(const char *name)
@@ -236,6 +245,14 @@ static tx_status read_rows(const tx_gguf_reader *r, const tx_gguf_layout *layout
     return TX_OK;
 }
 
+/* Makes room in r->whole for another matrix. */
+static tx_status make_room(tx_gguf_reader *r, const tx_gguf_layout *layout, int64_t elements)
+{
+    tx_gguf_reader_free(r);
+    r->whole = malloc((size_t)elements * sizeof *r->whole);
+    return r->whole ? TX_OK : tx_fail(TX_MEMORY, "no memory to transpose %s", layout->name);
+}
+
 /* Reads the matrix of an expert, or the only one, into r->whole. GATES selects columns of it in an export, and merges
  * the rows of two tensors in an import. */
 static tx_status hold(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t matrix)
@@ -244,10 +261,7 @@ static tx_status hold(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t i
     const int64_t size = rows * width * (r->to_gguf ? step : 1);
     if (r->held == layout && r->matrix == matrix)
         return TX_OK;
-    tx_gguf_reader_free(r);
-    r->whole = malloc((size_t)size * sizeof *r->whole);
-    if (!r->whole)
-        return tx_fail(TX_MEMORY, "no memory to transpose %s", layout->name);
+    TX_TRY(make_room(r, layout, size));
     if (r->to_gguf || step == 1)
         TX_TRY(r->read(r->from, index, matrix * size, size, r->whole));
     else
@@ -307,10 +321,7 @@ static tx_status hold_keys(tx_gguf_reader *r, const tx_gguf_layout *layout, int3
                   each = r->to_gguf ? (layout->keys + layout->values) * layout->width : size;
     if (r->held == layout && r->matrix == head)
         return TX_OK;
-    tx_gguf_reader_free(r);
-    r->whole = malloc((size_t)size * sizeof *r->whole);
-    if (!r->whole)
-        return tx_fail(TX_MEMORY, "no memory to transpose %s", layout->name);
+    TX_TRY(make_room(r, layout, size));
     TX_TRY(r->read(r->from, index, head * each, size, r->whole));
     r->held = layout;
     r->matrix = head;

@@ -191,6 +191,8 @@ const tx_gguf_family *tx_gguf_family_of(const tx_config *config);
 /* Makes the key of an architecture. The room is enough for "qwen2.attention.layer_norm_rms_epsilon" and all others. */
 #define TX_GGUF_KEY_ROOM 96
 char *tx_gguf_key_of(char key[TX_GGUF_KEY_ROOM], const char *architecture, const char *rest);
+/* The same of the architecture that the file has. */
+tx_status tx_gguf_own_key(const tx_gguf_file *file, const char *rest, char key[TX_GGUF_KEY_ROOM]);
 
 /* ---- Variants of Llama (llama_gguf.c) -------------------------------------------------------------------- */
 
@@ -204,7 +206,11 @@ tx_status tx_llama_gguf_set_windows(tx_json *json, int64_t layers, const double 
 int64_t tx_llama_gguf_dense(const tx_config *config);
 /* Checks that layers before the first one with experts are dense, and others are not, and how groups are chosen. */
 tx_status tx_llama_gguf_check_experts(const tx_gguf_exported *model);
+/* Checks that there are as many heads of keys as of queries. */
+tx_status tx_llama_gguf_check_heads(const tx_gguf_exported *model);
+/* The width of the shared experts together. */
+int64_t tx_llama_gguf_shared(const tx_config *config);
 /* Completes the configuration of a type with DeepSeek-V3's routing. Files count layers of multi-token prediction. */
-tx_status tx_llama_gguf_read_experts(const tx_gguf_file *file, const char *architecture, tx_json *json);
+tx_status tx_llama_gguf_read_experts(const tx_gguf_file *file, tx_json *json);
 
 #endif

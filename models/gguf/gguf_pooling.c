@@ -38,11 +38,9 @@ tx_status tx_gguf_put_pooling(tx_gguf_writer *writer, const char *architecture, 
 
 static tx_status get_pooling(const tx_gguf_file *file, tx_pooling *pooling)
 {
-    char key[TX_GGUF_KEY_ROOM], *architecture = NULL;
+    char key[TX_GGUF_KEY_ROOM];
     int64_t number = 0;
-    TX_TRY(tx_gguf_get_string(file, TX_GGUF_ARCHITECTURE, &architecture, NULL));
-    tx_gguf_key_of(key, architecture, POOLING);
-    free(architecture);
+    TX_TRY(tx_gguf_own_key(file, POOLING, key));
     TX_TRY(TX_GGUF_OPTIONAL(int, file, key, 0, UINT32_MAX, &number));
     if (number > LAST)
         return tx_fail(TX_UNSUPPORTED, "%s: %" PRId64 " is not implemented", key, number);
