@@ -160,9 +160,8 @@ static void report_failure(serve_server *s)
     s->end();
 }
 
-void *serve_engine(void *server)
+void serve_engine(serve_server *s)
 {
-    serve_server *s = server;
     bool running = false;
     for (;;) {
         bool late = false;
@@ -172,7 +171,7 @@ void *serve_engine(void *server)
         const bool loads = s->loading != NULL, ends = !s->queue && !running && !loads && !late;
         pthread_mutex_unlock(&s->lock);
         if (ends)
-            return NULL;
+            return;
         if (loads)
             serve_complete_loading(s);
         refill(s);

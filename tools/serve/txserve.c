@@ -222,11 +222,31 @@ static void print_usage(const serve_server *s)
                   1e-6 * (double)u.memory, 1e-6 * (double)u.caches);
 }
 
-/* Serves until a signal arrives, then finishes the accepted requests. */
+/* Waits for a signal, then lets the engine finish the accepted requests. */
+static void *watch(void *server)
+{
+    serve_server *s = server;
+    uint64_t trimmed = 0;
+    for (struct timespec second; serves; serve_sweep(s)) {
+        trim_heaps(s, &trimmed);
+        clock_gettime(CLOCK_REALTIME, &second);
+        second.tv_sec++;
+        (void)sem_timedwait(&stopped, &second); /* the signal ends it */
+    }
+    pthread_mutex_lock(&s->lock);
+    fprintf(stderr, "txserve: finishing %" PRId64 " texts\n", s->preparing + s->queued + s->running);
+    s->drains = true;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* Serves until a signal arrives. The thread that has loaded the model computes: OpenMP keeps a team of threads for each
+ * thread that began one, and once all teams have more threads than there are cores, they no longer wait for work
+ * without falling asleep, which takes a third of a token's time. */
 static tx_status serve(serve_server *s)
 {
-    if (pthread_create(&s->engine, NULL, serve_engine, s))
-        return tx_fail(TX_MEMORY, "cannot start a thread");
+    pthread_t watcher;
     tx_status status = serve_start_workers(s);
     TX_THEN(status, serve_start(s));
     if (!status) {
@@ -235,21 +255,12 @@ static tx_status serve(serve_server *s)
         print_usage(s);
         printf("txserve: %s is served at http://%s:%" PRId64 "\n", s->name, s->set->host, s->set->port);
         fflush(stdout);
-        uint64_t trimmed = 0;
-        for (struct timespec second; serves; serve_sweep(s)) {
-            trim_heaps(s, &trimmed);
-            clock_gettime(CLOCK_REALTIME, &second);
-            second.tv_sec++;
-            (void)sem_timedwait(&stopped, &second); /* the signal ends it */
-        }
+        status = pthread_create(&watcher, NULL, watch, s) ? tx_fail(TX_MEMORY, "cannot start a thread") : TX_OK;
     }
-    pthread_mutex_lock(&s->lock);
-    if (!status)
-        fprintf(stderr, "txserve: finishing %" PRId64 " texts\n", s->preparing + s->queued + s->running);
-    s->drains = true;
-    pthread_cond_signal(&s->work);
-    pthread_mutex_unlock(&s->lock);
-    pthread_join(s->engine, NULL);
+    if (!status) {
+        serve_engine(s);
+        pthread_join(watcher, NULL);
+    }
     wait_for_connections(s);
     serve_stop(s);
     serve_stop_workers(s);

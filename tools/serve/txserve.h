@@ -207,7 +207,6 @@ typedef struct serve_server {
     int64_t key_count;
     pthread_mutex_t lock;
     pthread_cond_t work; /* there is work for the engine, or the end */
-    pthread_t engine;
     pthread_cond_t arrived; /* the same for the workers */
     struct serve_worker {
         struct serve_server *server;
@@ -300,8 +299,8 @@ void serve_complete_loading(serve_server *server);
 
 /* ---- engine.c: the batch ------------------------------------------------------------------- */
 
-/* The engine thread; the argument is the server. */
-void *serve_engine(void *server);
+/* Computes the queue's texts until the server drains and has none. Called by the thread that has loaded the model. */
+void serve_engine(serve_server *s);
 
 /* ---- answer.c: tokens to JSON, without the lock ---------------------------------------------------------- */
 
