@@ -22,7 +22,10 @@ typedef struct tx_cpu_row8 {
 } tx_cpu_row8;
 
 #define TX_ROW8_ROWS TX_GEMM_THIN
-#define TX_ROW8_MOST 256 /* rows that stay in the L2 cache */
+#define TX_ROW8_MOST 256  /* rows that stay in the L2 cache */
+#define TX_ROW8_COLUMNS 2 /* of a tile */
+#define TX_ROW8_TILE 8    /* sums of a tile */
+#define TX_ROW8_RUN 32    /* blocks whose scales are multiplied at once */
 typedef struct tx_cpu_rows8 {
     char *memory; /* of tx_gemm_row8_bytes each */
     int64_t count, k;
@@ -122,26 +125,99 @@ static inline __m256i tx_block32(tx_dtype dtype, const uint8_t *b)
                            _mm256_set1_epi8(8));
 }
 
-/* y[i] = row i times the weights of one column. `m` is the number of rows, as a constant if it is 1. */
-static inline __attribute__((always_inline)) void tx_row8_block32(tx_dtype dtype, const uint8_t *b, int64_t k,
-                                                                  const tx_cpu_row8 *row, int32_t m, float *y)
+/* The product of a row and the weights of one column. */
+static inline float tx_row8_block32(tx_dtype dtype, const uint8_t *b, int64_t k, const tx_cpu_row8 *row)
 {
-    __m256 sum[TX_ROW8_ROWS];
-    for (int32_t i = 0; i < m; i++)
-        sum[i] = _mm256_setzero_ps();
+    __m256 sum = _mm256_setzero_ps();
     for (int64_t j = 0; j < k / 32; j++, b += tx_block_bytes(dtype)) {
         tx_row8_fetch(b, tx_block_bytes(dtype));
-        const __m256i w = tx_block32(dtype, b), positive = _mm256_sign_epi8(w, w);
-        const float d = tx_row8_half(b);
-        for (int32_t i = 0; i < m; i++) {
-            const __m256i a = _mm256_sign_epi8(TX_LOAD256(row[i].q + 32 * j), w);
-            const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(positive, a), _mm256_set1_epi16(1));
-            sum[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(four), _mm256_set1_ps(d * row[i].d[j]), sum[i]);
+        const __m256i w = tx_block32(dtype, b), a = _mm256_sign_epi8(TX_LOAD256(row->q + 32 * j), w);
+        const __m256i two = _mm256_maddubs_epi16(_mm256_sign_epi8(w, w), a);
+        const __m256i four = _mm256_madd_epi16(two, _mm256_set1_epi16(1));
+        sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(four), _mm256_set1_ps(tx_row8_half(b) * row->d[j]), sum);
+    }
+    return tx_row8_total(sum);
+}
+
+/* The scales of `n` blocks, at most 8. */
+static inline __m256 tx_block32_scales(tx_dtype dtype, const uint8_t *b, int64_t n)
+{
+    uint16_t half[8] = {0};
+    for (int64_t i = 0; i < n; i++)
+        memcpy(half + i, b + i * tx_block_bytes(dtype), sizeof half[0]);
+    return _mm256_cvtph_ps(_mm_setr_epi16((short)half[0], (short)half[1], (short)half[2], (short)half[3],
+                                          (short)half[4], (short)half[5], (short)half[6], (short)half[7]));
+}
+
+/* y[r, c] = row r times the weights of column c, whose blocks are `bytes` after those of the one before. `rows` and
+ * `columns` are constants, so that the sums stay in registers. They wait for the scales of a run, so runs are long. */
+static inline __attribute__((always_inline)) void tx_row8_tile32(tx_dtype dtype, const uint8_t *b, int64_t bytes,
+                                                                 int64_t k, const tx_cpu_row8 *row, int rows,
+                                                                 int columns, float *y, int64_t ld)
+{
+    __m256 sum[TX_ROW8_TILE];
+    for (int s = 0; s < rows * columns; s++)
+        sum[s] = _mm256_setzero_ps();
+    for (int64_t j = 0; j < k / 32; j += TX_ROW8_RUN, b += TX_ROW8_RUN * tx_block_bytes(dtype)) {
+        const int64_t n = tx_min(k / 32 - j, TX_ROW8_RUN);
+        float scale[TX_ROW8_TILE][TX_ROW8_RUN];
+        for (int64_t i = 0; i < n; i += 8)
+            for (int c = 0; c < columns; c++) {
+                const uint8_t *at = b + c * bytes + i * tx_block_bytes(dtype);
+                const __m256 d = n - i >= 8 ? tx_block32_scales(dtype, at, 8) : tx_block32_scales(dtype, at, n - i);
+                for (int r = 0; r < rows; r++) /* the sums of a row follow its last d */
+                    _mm256_storeu_ps(scale[r * columns + c] + i, _mm256_mul_ps(d, _mm256_loadu_ps(row[r].d + j + i)));
+            }
+        for (int64_t i = 0; i < n; i++) {
+            __m256i w[TX_ROW8_COLUMNS], positive[TX_ROW8_COLUMNS];
+            for (int c = 0; c < columns; c++) {
+                const uint8_t *at = b + c * bytes + i * tx_block_bytes(dtype);
+                tx_row8_fetch(at, tx_block_bytes(dtype));
+                w[c] = tx_block32(dtype, at);
+                positive[c] = _mm256_sign_epi8(w[c], w[c]);
+            }
+            for (int r = 0; r < rows; r++) {
+                const __m256i x = TX_LOAD256(row[r].q + 32 * (j + i));
+                for (int c = 0; c < columns; c++) {
+                    const __m256i two = _mm256_maddubs_epi16(positive[c], _mm256_sign_epi8(x, w[c]));
+                    const __m256 four = _mm256_cvtepi32_ps(_mm256_madd_epi16(two, _mm256_set1_epi16(1)));
+                    float *s = &scale[r * columns + c][i];
+                    sum[r * columns + c] = _mm256_fmadd_ps(four, _mm256_broadcast_ss(s), sum[r * columns + c]);
+                }
+            }
         }
     }
-    for (int32_t i = 0; i < m; i++)
-        y[i] = tx_row8_total(sum[i]);
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < columns; c++)
+            y[r * ld + c] = tx_row8_total(sum[r * columns + c]);
 }
+
+/* Multiplies the rows by `columns` columns, which is a constant. */
+static inline __attribute__((always_inline)) void tx_row8_tiles32(tx_dtype dtype, const uint8_t *b, int64_t bytes,
+                                                                  int64_t k, const tx_cpu_row8 *row, int32_t m,
+                                                                  int columns, float *y, int64_t ld)
+{
+    int32_t i = 0;
+    for (; i + 4 <= m; i += 4)
+        tx_row8_tile32(dtype, b, bytes, k, row + i, 4, columns, y + i * ld, ld);
+    if (i + 2 <= m)
+        tx_row8_tile32(dtype, b, bytes, k, row + i, 2, columns, y + i * ld, ld);
+    if (m % 2)
+        for (int c = 0; c < columns; c++)
+            y[(m - 1) * ld + c] = tx_row8_block32(dtype, b + c * bytes, k, row + m - 1);
+}
+
+/* As TX_BLOCK_COLUMNS below. */
+#define TX_BLOCK32_COLUMNS(name, dtype)                                                                               \
+    static void name(const uint8_t *b, int64_t n, int64_t k, const tx_cpu_row8 *row, int32_t m, float *y, int64_t ld, \
+                     int64_t bytes)                                                                                   \
+    {                                                                                                                 \
+        int64_t c = 0;                                                                                                \
+        for (; c + TX_ROW8_COLUMNS <= n; c += TX_ROW8_COLUMNS)                                                        \
+            tx_row8_tiles32(dtype, b + c * bytes, bytes, k, row, m, TX_ROW8_COLUMNS, y + c, ld);                      \
+        for (; c < n; c++)                                                                                            \
+            tx_row8_tiles32(dtype, b + c * bytes, bytes, k, row, m, 1, y + c, ld);                                    \
+    }
 
 static inline __attribute__((always_inline)) void tx_row8_q4_k(const uint8_t *b, int64_t k, const tx_cpu_row8 *row,
                                                                int32_t m, float *y)
@@ -216,26 +292,25 @@ static inline __attribute__((always_inline)) void tx_row8_q6_k(const uint8_t *b,
 
 /* Defines a function that multiplies the rows by `n` adjacent columns of one type. Results of row i are at y + i * ld.
  */
-#define TX_BLOCK_COLUMNS(name, function, ...)                                                                         \
+#define TX_BLOCK_COLUMNS(name, function)                                                                              \
     static void name(const uint8_t *b, int64_t n, int64_t k, const tx_cpu_row8 *row, int32_t m, float *y, int64_t ld, \
                      int64_t bytes)                                                                                   \
     {                                                                                                                 \
         float one[TX_ROW8_ROWS];                                                                                      \
         for (int64_t c = 0; c < n; c++, b += bytes) {                                                                 \
             if (m == 1)                                                                                               \
-                function(__VA_ARGS__ b, k, row, 1, one);                                                              \
+                function(b, k, row, 1, one);                                                                          \
             else                                                                                                      \
-                function(__VA_ARGS__ b, k, row, m, one);                                                              \
+                function(b, k, row, m, one);                                                                          \
             for (int32_t i = 0; i < m; i++)                                                                           \
                 y[i * ld + c] = one[i];                                                                               \
         }                                                                                                             \
     }
-#define TX_COMMA ,
 
-TX_BLOCK_COLUMNS(tx_columns_q8_0, tx_row8_block32, TX_Q8_0 TX_COMMA)
-TX_BLOCK_COLUMNS(tx_columns_q4_0, tx_row8_block32, TX_Q4_0 TX_COMMA)
-TX_BLOCK_COLUMNS(tx_columns_q4_k, tx_row8_q4_k, )
-TX_BLOCK_COLUMNS(tx_columns_q6_k, tx_row8_q6_k, )
+TX_BLOCK32_COLUMNS(tx_columns_q8_0, TX_Q8_0)
+TX_BLOCK32_COLUMNS(tx_columns_q4_0, TX_Q4_0)
+TX_BLOCK_COLUMNS(tx_columns_q4_k, tx_row8_q4_k)
+TX_BLOCK_COLUMNS(tx_columns_q6_k, tx_row8_q6_k)
 
 /* y [rows->count, ld] = the rows, at most TX_ROW8_ROWS, times columns j .. j + n - 1, which are rows of the weights. */
 static inline void tx_row8_columns(const tx_block_matrix *w, int64_t j, int64_t n, const tx_cpu_rows8 *rows, float *y,

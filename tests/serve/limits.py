@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of API keys and priorities: requests at once, tokens a minute, files of keys that are refused, the order of
-the queue.
+the queue; and the number of threads.
 
     limits.py TXSERVE MODEL [minute]      minute: also waits until a key may be used again
 """
@@ -132,7 +132,19 @@ def test_priority():
         check(server.end() == 0, "and ends with status 0")
 
 
+def test_threads():
+    """Each OpenMP thread computes. With a team for loading and one for answers, all sleep while they wait."""
+    counts = []
+    for threads in 1, 3:
+        with Server(program, model, "--threads", str(threads)) as server:
+            check(server.complete("Once upon a time " * 20)[0] == 200, f"an answer of {threads} threads")
+            counts.append(len(os.listdir(f"/proc/{server.process.pid}/task")))
+            check(server.end() == 0, "and ends with status 0")
+    check(counts[1] == counts[0] + 2, f"{counts[0]} threads of a server that computes with one, {counts[1]} with three")
+
+
 with tempfile.TemporaryDirectory() as work:
+    test_threads()
     test_files(work)
     keys = os.path.join(work, "keys")
     with open(keys, "w") as f:
