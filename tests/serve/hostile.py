@@ -156,7 +156,7 @@ def test_hostile():
             for quarter in range(4):
                 for _ in pool.map(lambda i: attack(server, i), range(count * quarter // 4, count * (quarter + 1) // 4)):
                     pass
-                server.wait_for("requests_running requests_waiting", 0, 120)
+                server.wait_for("requests_open", 0, 120)
                 time.sleep(3)  # the server looks once a second whether it is idle
                 held.append(megabytes(server))
         check(health.health(0.99) < 100 + health.bytes(0.99), f"{health}")

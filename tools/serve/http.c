@@ -223,6 +223,7 @@ static enum MHD_Result get_metrics(exchange *e)
     } rows[] = {
         {"gauge", "requests_running", "Texts in slots.", (double)s->running},
         {"gauge", "requests_waiting", "Texts in the queue.", (double)s->queued},
+        {"gauge", "requests_open", "Requests that are not answered in full.", (double)s->open},
         {"gauge", "slots", "Slots of the batch.", (double)s->set->slots},
         {"counter", "texts_total", "Texts that ended.", (double)c.texts},
         {"counter", "texts_cancelled_total", "Texts that were cancelled.", (double)c.cancelled},

@@ -18,6 +18,9 @@
 /* The largest number of adapters. */
 #define MOST_LORAS 1024
 
+/* Seconds between two returns of free memory to the system while requests are open. */
+#define TRIM_SECONDS 10
+
 #define AT(field) offsetof(serve_settings, field)
 static const tx_option options[] = {
 #define LM_OPTION(KIND, name, member, least, most, choices, help) \
@@ -197,15 +200,18 @@ static void wait_for_connections(serve_server *s)
 }
 
 /* A large request leaves free memory in its thread's heap, which glibc keeps. Returns it to the system once no request
- * is open; `trimmed` is the number of requests until the last time. */
-static void trim_heaps(serve_server *s, uint64_t *trimmed)
+ * is open, and every TRIM_SECONDS while there always is one. Called once a second; `trimmed` is the number of requests,
+ * and `wait` that of seconds, until the next time. */
+static void trim_heaps(serve_server *s, uint64_t *trimmed, int *wait)
 {
     pthread_mutex_lock(&s->lock);
-    const bool idle = !s->open && !s->dead && s->serial != *trimmed;
-    *trimmed = idle ? s->serial : *trimmed;
+    *wait -= *wait > 0;
+    const bool due = s->serial != *trimmed && !s->dead && (!s->open || !*wait);
+    *trimmed = due ? s->serial : *trimmed;
+    *wait = due ? TRIM_SECONDS : *wait;
     pthread_mutex_unlock(&s->lock);
 #ifdef __GLIBC__
-    if (idle)
+    if (due)
         malloc_trim(0);
 #endif
 }
@@ -227,8 +233,9 @@ static void *watch(void *server)
 {
     serve_server *s = server;
     uint64_t trimmed = 0;
+    int wait = 0;
     for (struct timespec second; serves; serve_sweep(s)) {
-        trim_heaps(s, &trimmed);
+        trim_heaps(s, &trimmed, &wait);
         clock_gettime(CLOCK_REALTIME, &second);
         second.tv_sec++;
         (void)sem_timedwait(&stopped, &second); /* the signal ends it */

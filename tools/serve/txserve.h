@@ -206,7 +206,7 @@ typedef struct serve_server {
     char *key_text;  /* their file */
     int64_t key_count;
     pthread_mutex_t lock;
-    pthread_cond_t work; /* there is work for the engine, or the end */
+    pthread_cond_t work;    /* there is work for the engine, or the end */
     pthread_cond_t arrived; /* the same for the workers */
     struct serve_worker {
         struct serve_server *server;
