@@ -8,6 +8,10 @@
 
 #include "backends/cpu/tile.h"
 
+#if TX_VECTOR == 8 && defined __AVX2__
+#include <immintrin.h>
+#endif
+
 #define TX_DOT_LANES 16   /* lanes of a sum. They fill a vector of AVX-512; more would take longer to add */
 #define TX_DOT_COLUMNS 16 /* columns whose lanes are in memory at once */
 
@@ -46,6 +50,12 @@ typedef float tx_lanes[TX_DOT_COLUMNS][TX_DOT_LANES]; /* the sums of a row and T
 /* TX_VECTOR elements of b, which is fp32 or, if `half`, bf16. */
 static inline __attribute__((always_inline)) tx_vector tx_load(const void *b, bool half, int64_t i)
 {
+#if TX_VECTOR == 8 && defined __AVX2__
+    if (half) { /* GCC converts vectors of 16 bytes in two parts */
+        const __m128i *at = (const __m128i *)(const void *)((const uint16_t *)b + i);
+        return (tx_vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(at)), 16);
+    }
+#endif
     if (half)
         return (tx_vector)(__builtin_convertvector(*(const tx_halves *)((const uint16_t *)b + i), tx_vector_bits)
                            << 16);
