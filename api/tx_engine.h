@@ -104,7 +104,7 @@ typedef struct tx_engine_options {
     /* Of the CPU backend; 0 means all that this process may use. Each thread of the program that computes has so many
      * of OpenMP's; if all together are more than the processors, they sleep while they wait, which is slow. */
     int32_t threads;
-    bool profile;       /* opens the device so that single operations can be timed */
+    bool profile; /* opens the device so that single operations can be timed */
     /* Allows fp32 matrix products to round their operands to tf32 (10 bits of mantissa) if the device has units for it.
      * It has no effect on other devices. */
     bool tf32;
