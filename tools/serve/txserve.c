@@ -248,9 +248,9 @@ static void *watch(void *server)
     return NULL;
 }
 
-/* Serves until a signal arrives. The thread that has loaded the model computes, because OpenMP has a team of threads for
- * each thread that began one. If all teams have more threads than there are cores, threads that wait fall asleep at
- * once, which takes a third of a token's time. */
+/* Serves until a signal arrives. The thread that has loaded the model computes, because OpenMP has a team for each
+ * thread that began one. If all teams have more threads than there are cores, threads that wait fall asleep at once,
+ * which takes a third of a token's time. */
 static tx_status serve(serve_server *s)
 {
     pthread_t watcher;
