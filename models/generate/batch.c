@@ -21,6 +21,7 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, cons
     b->slots = slots;
     b->comm = sizes->comm;
     b->owner = owner ? *owner : (tx_batch_owner){NULL, NULL, NULL};
+    b->serves = owner != NULL;
     b->count = sizes->batch;
     b->context = sizes->context;
     b->keep = sizes->keep;
@@ -140,7 +141,7 @@ static int64_t free_slot(const tx_batch *b)
     const tx_batch_sequence *s = b->sequence;
     int64_t found = -1;
     for (int64_t i = 0; i < b->count; i++)
-        if (!s[i].used && (found < 0 || (b->owner.lm && s[i].ticket < s[found].ticket)))
+        if (!s[i].used && (found < 0 || (b->serves && s[i].ticket < s[found].ticket)))
             found = i;
     return found;
 }
@@ -154,7 +155,7 @@ static beginning find_beginning(const tx_batch *b, const tx_batch_request *r)
     beginning best = {any, any, 0};
     if (b->keep)
         best.count = tx_slots_shared(b->slots, any, r->adapter, r->ids, r->count);
-    for (int64_t i = 0; i < b->count && b->owner.lm && !r->echo; i++) {
+    for (int64_t i = 0; i < b->count && b->serves && !r->echo; i++) {
         const tx_batch_sequence *s = &b->sequence[i];
         const int64_t count = tx_slots_begun(b->slots, i, r->adapter, r->ids, r->count);
         const bool continues = !s->used && 2 * count > s->prompt + s->generated;

@@ -34,8 +34,9 @@ typedef struct tx_batch_prompt {
 
 struct tx_batch {
     tx_batch_owner owner; /* all NULL without */
-    bool keep, whole;     /* keep the caches of the request before; compute the first prompts at once */
-    bool copies;          /* requests with the same prompt, and of a server with the same beginning, copy its caches */
+    bool serves;      /* requests come one by one: caches are kept for later ones, and prompts take turns with tokens */
+    bool keep, whole; /* keep the caches of the request before; compute the first prompts at once */
+    bool copies;      /* requests with the same prompt, and of a server with the same beginning, copy its caches */
     int64_t draft_tokens; /* the most that a step computes */
     tx_speculator speculator;
     tx_slots *slots;

@@ -27,7 +27,7 @@ static void end_request(tx_batch *b, tx_batch_sequence *s, tx_batch_end end)
     s->used = false;
     tx_constraint_free(s->constraint);
     s->constraint = NULL;
-    if (!b->keep && !b->owner.lm)
+    if (!b->keep && !b->serves)
         tx_slots_keep(b->slots, s - b->sequence, holds_last(b, s) ? b->last.count : 0);
     request.end(request.context, end);
 }
@@ -203,7 +203,7 @@ static tx_status start(tx_batch *b)
 static tx_status compute_prompts(tx_batch *b)
 {
     TX_TRY(start(b));
-    for (int64_t left = b->owner.lm ? PROMPT_TOKENS : INT64_MAX; left > 0;) {
+    for (int64_t left = b->serves ? PROMPT_TOKENS : INT64_MAX; left > 0;) {
         tx_batch_sequence *s = oldest_prompt(b);
         if (!s)
             return TX_OK;
