@@ -74,7 +74,7 @@ set(homes
     "^clblast|^backends/opencl/"
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
-    "^immintrin\\.h$|^backends/cpu/((random|nf4|blocks)\\.h|amx/gemm_amx\\.c)$"
+    "^immintrin\\.h$|^backends/cpu/((random|nf4|blocks|dots)\\.h|amx/gemm_amx\\.c)$"
     "^cpuid\\.h$|^backends/cpu/gemm_dnnl\\.c$"
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^hwloc|^comm/topology/hwloc"

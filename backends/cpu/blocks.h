@@ -23,9 +23,10 @@ typedef struct tx_cpu_row8 {
 
 #define TX_ROW8_ROWS TX_GEMM_THIN
 #define TX_ROW8_MOST 256  /* rows that stay in the L2 cache */
+#define TX_ROW8_TALL 4    /* rows of a tile */
 #define TX_ROW8_COLUMNS 2 /* of a tile */
-#define TX_ROW8_TILE 8    /* sums of a tile */
-#define TX_ROW8_RUN 32    /* blocks whose scales are multiplied at once */
+#define TX_ROW8_TILE (TX_ROW8_TALL * TX_ROW8_COLUMNS)
+#define TX_ROW8_RUN 32 /* blocks whose scales are multiplied at once */
 typedef struct tx_cpu_rows8 {
     char *memory; /* of tx_gemm_row8_bytes each */
     int64_t count, k;
@@ -198,8 +199,8 @@ static inline __attribute__((always_inline)) void tx_row8_tiles32(tx_dtype dtype
                                                                   int columns, float *y, int64_t ld)
 {
     int32_t i = 0;
-    for (; i + 4 <= m; i += 4)
-        tx_row8_tile32(dtype, b, bytes, k, row + i, 4, columns, y + i * ld, ld);
+    for (; i + TX_ROW8_TALL <= m; i += TX_ROW8_TALL)
+        tx_row8_tile32(dtype, b, bytes, k, row + i, TX_ROW8_TALL, columns, y + i * ld, ld);
     if (i + 2 <= m)
         tx_row8_tile32(dtype, b, bytes, k, row + i, 2, columns, y + i * ld, ld);
     if (m % 2)
@@ -219,55 +220,64 @@ static inline __attribute__((always_inline)) void tx_row8_tiles32(tx_dtype dtype
             tx_row8_tiles32(dtype, b + c * bytes, bytes, k, row, m, 1, y + c, ld);                                    \
     }
 
+/* y[i] = row i times the weights of one column; `rows` is a constant. */
 static inline __attribute__((always_inline)) void tx_row8_q4_k(const uint8_t *b, int64_t k, const tx_cpu_row8 *row,
-                                                               int32_t m, float *y)
+                                                               int rows, float *y)
 {
     const __m256i low = _mm256_set1_epi8(15);
-    __m256 sum[TX_ROW8_ROWS];
-    for (int32_t i = 0; i < m; i++)
-        sum[i] = _mm256_setzero_ps();
+    __m256 sum[TX_ROW8_TALL];
+    for (int r = 0; r < rows; r++)
+        sum[r] = _mm256_setzero_ps();
     for (int64_t j = 0; j < k / 256; j++, b += 144) {
         uint64_t scales, minima;
         tx_row8_fetch(b, 144);
         tx_q4_k_scales(b + 4, &scales, &minima);
         const float d = tx_row8_half(b), least = tx_row8_half(b + 2);
-        for (int32_t i = 0; i < m; i++) {
-            const int8_t *q = row[i].q + 256 * j;
-            __m256i total = _mm256_setzero_si256();
-            for (int c = 0; c < 4; c++) {
-                const __m256i w = TX_LOAD256(b + 16 + 32 * c);
-                const __m256i first = _mm256_maddubs_epi16(_mm256_and_si256(w, low), TX_LOAD256(q + 64 * c)),
-                              second = _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(w, 4), low),
-                                                            TX_LOAD256(q + 64 * c + 32));
-                const int16_t s = (int16_t)(scales >> 16 * c & 255), t = (int16_t)(scales >> (16 * c + 8) & 255);
-                total = _mm256_add_epi32(total, _mm256_madd_epi16(first, _mm256_set1_epi16(s)));
-                total = _mm256_add_epi32(total, _mm256_madd_epi16(second, _mm256_set1_epi16(t)));
+        int16_t each[8];
+        _mm_storeu_si128((__m128i *)(void *)each, _mm_cvtepu8_epi16(_mm_cvtsi64_si128((int64_t)scales)));
+        __m256i total[TX_ROW8_TALL];
+        for (int r = 0; r < rows; r++)
+            total[r] = _mm256_setzero_si256();
+        TX_PRAGMA(GCC unroll 1)       /* otherwise GCC adds at the end, and registers are short */
+        for (int c = 0; c < 4; c++) { /* 64 values */
+            const __m256i w = TX_LOAD256(b + 16 + 32 * c), first = _mm256_and_si256(w, low),
+                          second = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
+            const __m256i s = _mm256_set1_epi16(each[2 * c]), t = _mm256_set1_epi16(each[2 * c + 1]);
+            for (int r = 0; r < rows; r++) {
+                const int8_t *q = row[r].q + 256 * j + 64 * c;
+                const __m256i x = _mm256_madd_epi16(_mm256_maddubs_epi16(first, TX_LOAD256(q)), s),
+                              z = _mm256_madd_epi16(_mm256_maddubs_epi16(second, TX_LOAD256(q + 32)), t);
+                total[r] = _mm256_add_epi32(total[r], _mm256_add_epi32(x, z));
             }
-            const float scale = row[i].d[j];
-            const __m256i below = tx_q4_k_minima(minima, row[i].sums + 16 * j);
-            sum[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total), _mm256_set1_ps(d * scale), sum[i]);
-            sum[i] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(below), _mm256_set1_ps(least * scale), sum[i]);
+        }
+        for (int r = 0; r < rows; r++) {
+            const float scale = row[r].d[j];
+            const __m256i below = tx_q4_k_minima(minima, row[r].sums + 16 * j);
+            sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[r]), _mm256_set1_ps(d * scale), sum[r]);
+            sum[r] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(below), _mm256_set1_ps(least * scale), sum[r]);
         }
     }
-    for (int32_t i = 0; i < m; i++)
-        y[i] = tx_row8_total(sum[i]);
+    for (int r = 0; r < rows; r++)
+        y[r] = tx_row8_total(sum[r]);
 }
 
+/* As tx_row8_q4_k. */
 static inline __attribute__((always_inline)) void tx_row8_q6_k(const uint8_t *b, int64_t k, const tx_cpu_row8 *row,
-                                                               int32_t m, float *y)
+                                                               int rows, float *y)
 {
     const __m256i low = _mm256_set1_epi8(15), two = _mm256_set1_epi8(3);
     const __m128i places = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-    __m256 sum[TX_ROW8_ROWS];
-    for (int32_t i = 0; i < m; i++)
-        sum[i] = _mm256_setzero_ps();
+    __m256 sum[TX_ROW8_TALL];
+    for (int r = 0; r < rows; r++)
+        sum[r] = _mm256_setzero_ps();
     for (int64_t j = 0; j < k / 256; j++, b += 210) {
         const float d = tx_row8_half(b + 208);
         tx_row8_fetch(b, 210);
         const __m128i scales = TX_LOAD128(b + 192);
-        __m256i total[TX_ROW8_ROWS];
-        for (int32_t i = 0; i < m; i++)
-            total[i] = _mm256_setzero_si256();
+        __m256i total[TX_ROW8_TALL];
+        for (int r = 0; r < rows; r++)
+            total[r] = _mm256_setzero_si256();
+        TX_PRAGMA(GCC unroll 8)
         for (int c = 0; c < 8; c++) { /* 32 values */
             const __m256i lower = TX_LOAD256(b + c / 4 * 64 + c % 2 * 32), upper = TX_LOAD256(b + 128 + c / 4 * 32);
             const __m256i w =
@@ -275,17 +285,17 @@ static inline __attribute__((always_inline)) void tx_row8_q6_k(const uint8_t *b,
                                 _mm256_slli_epi16(_mm256_and_si256(_mm256_srli_epi16(upper, c % 4 * 2), two), 4));
             const __m128i each = _mm_shuffle_epi8(scales, _mm_add_epi8(places, _mm_set1_epi8((char)(2 * c))));
             const __m256i s = _mm256_cvtepi8_epi16(each);
-            for (int32_t i = 0; i < m; i++)
-                total[i] = _mm256_add_epi32(
-                    total[i], _mm256_madd_epi16(_mm256_maddubs_epi16(w, TX_LOAD256(row[i].q + 256 * j + 32 * c)), s));
+            for (int r = 0; r < rows; r++)
+                total[r] = _mm256_add_epi32(
+                    total[r], _mm256_madd_epi16(_mm256_maddubs_epi16(w, TX_LOAD256(row[r].q + 256 * j + 32 * c)), s));
         }
-        for (int32_t i = 0; i < m; i++) {
-            const __m256i exact = _mm256_sub_epi32(total[i], tx_q6_k_offset(b + 192, row[i].sums + 16 * j));
-            sum[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(exact), _mm256_set1_ps(d * row[i].d[j]), sum[i]);
+        for (int r = 0; r < rows; r++) {
+            const __m256i exact = _mm256_sub_epi32(total[r], tx_q6_k_offset(b + 192, row[r].sums + 16 * j));
+            sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(exact), _mm256_set1_ps(d * row[r].d[j]), sum[r]);
         }
     }
-    for (int32_t i = 0; i < m; i++)
-        y[i] = tx_row8_total(sum[i]);
+    for (int r = 0; r < rows; r++)
+        y[r] = tx_row8_total(sum[r]);
 }
 
 /* ---- Columns ---------------------------------------------------------------------------------------------- */
@@ -298,11 +308,14 @@ static inline __attribute__((always_inline)) void tx_row8_q6_k(const uint8_t *b,
     {                                                                                                                 \
         float one[TX_ROW8_ROWS];                                                                                      \
         for (int64_t c = 0; c < n; c++, b += bytes) {                                                                 \
-            if (m == 1)                                                                                               \
-                function(b, k, row, 1, one);                                                                          \
-            else                                                                                                      \
-                function(b, k, row, m, one);                                                                          \
-            for (int32_t i = 0; i < m; i++)                                                                           \
+            int32_t i = 0;                                                                                            \
+            for (; i + TX_ROW8_TALL <= m; i += TX_ROW8_TALL)                                                          \
+                function(b, k, row + i, TX_ROW8_TALL, one + i);                                                       \
+            for (; i + 2 <= m; i += 2)                                                                                \
+                function(b, k, row + i, 2, one + i);                                                                  \
+            if (i < m)                                                                                                \
+                function(b, k, row + i, 1, one + i);                                                                  \
+            for (i = 0; i < m; i++)                                                                                   \
                 y[i * ld + c] = one[i];                                                                               \
         }                                                                                                             \
     }
