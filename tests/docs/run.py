@@ -43,8 +43,9 @@ CHECKED = "failed=0\ntrap '[ $? = 0 ] || [ $BASH_SOURCE ] || failed=1' DEBUG\nSC
 SCRIPTS = {  # forms of commands by the first lines of blocks
     "```sh run": CHECKED,
     "```sh install": CHECKED,
-    "```sh server": "{ exec SCRIPT\n} > log 2>&1 &\nwhile ! grep -q served log; do kill -0 $! || break; sleep 0.1; done\n"
-                    "grep served log || { cat log; false; }"}
+    # The log of the server before says "served", too.
+    "```sh server": ": > log\n{ exec SCRIPT\n} > log 2>&1 &\nwhile ! grep -q served log; do kill -0 $! || break; sleep 0.1; "
+                    "done\ngrep served log || { cat log; false; }"}
 MODELS = "home/.local/share/tx/models/"  # of stand-ins that a document uses by name
 SHOWN_LINES = 40  # of a long output that is not as shown
 
