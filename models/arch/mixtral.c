@@ -124,6 +124,22 @@ static const tx_fixed_key m2_fixed[] = {
     {"qk_norm_type", "per_layer", "norms of single heads are not implemented, nor in transformers"},
     {.name = NULL}};
 
+/* Files list the kind of each layer's attention, as earlier models of this kind needed. */
+static tx_status read_m2(const tx_json *json, tx_config *config)
+{
+    static const char key[] = "attn_type_list";
+    tx_json *list = NULL;
+    int64_t kind;
+    if (tx_json_has(json, key))
+        TX_TRY(tx_json_get(json, key, TX_JSON_ARRAY, &list));
+    for (size_t i = 0; list && i < tx_json_size(list); i++) {
+        TX_TRY(tx_json_as_int(tx_json_at(list, i), key, 0, 1, &kind));
+        if (kind != 1)
+            return tx_fail(TX_UNSUPPORTED, "%s: only 1 is implemented, as in transformers", key);
+    }
+    return read_rotated(json, config);
+}
+
 static const llama_config m2_defaults = {SIZES(tx_minimax_m2, m2_rows, 200064, 196608, 3072, 62, 48, 200034, 200020),
                                          REST_OF(1536, 8, 1e-6, 0.02, PARTIAL_ROPE(5e6, 1)),
                                          .attention.head_dim = 128,
@@ -134,7 +150,7 @@ static const llama_config m2_defaults = {SIZES(tx_minimax_m2, m2_rows, 200064, 1
                                          .experts.least = 1e-20};
 
 const tx_architecture tx_minimax_m2 = {
-    FAMILY("minimax_m2", "MiniMaxM2", m2_defaults, m2_keys, "q_proj,v_proj", read_rotated, tx_llama_write),
+    FAMILY("minimax_m2", "MiniMaxM2", m2_defaults, m2_keys, "q_proj,v_proj", read_m2, tx_llama_write),
     .fixed = m2_fixed,
     GGUF("minimax-m2",
          TX_GGUF_OWN_KEYS(TX_GGUF_MEMBER("expert_feed_forward_length", offsetof(llama_config, mlp.inner), INT, NOTHING),

@@ -79,6 +79,13 @@ static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
     return read_number(json, "attention_factor", 0, &rope->attention);
 }
 
+static tx_status check_whole(const tx_rope_config *rope, double rotated)
+{
+    return rotated == 1 || rope->partial || rope->type == TX_ROPE_PROPORTIONAL
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: %g: this model type rotates whole heads", rotated);
+}
+
 /* `config` is the whole configuration. Older files store the original length there instead of in the scaling. */
 static tx_status read_scaling(const tx_json *json, const tx_json *config, int64_t positions, tx_rope_config *rope)
 {
@@ -97,8 +104,7 @@ static tx_status read_scaling(const tx_json *json, const tx_json *config, int64_
     TX_TRY(read_number(json, yarn ? "beta_fast" : "high_freq_factor", 0, &rope->high));
     TX_TRY(TX_JSON_OPTIONAL(bool, json, "truncate", &rope->truncate));
     TX_TRY(read_number(json, "partial_rotary_factor", 0, &rope->rotated));
-    if (rope->rotated != 1 && !rope->partial && rope->type != TX_ROPE_PROPORTIONAL)
-        return tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: %g: this model type rotates whole heads", rope->rotated);
+    TX_TRY(check_whole(rope, rope->rotated));
     /* YaRN has a ramp between equal factors, too, because pairs are whole numbers (Kimi K2). */
     if (rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low || (yarn && rope->high == rope->low)))
         return tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
@@ -123,9 +129,10 @@ tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *r
 {
     const char *key = tx_json_has(json, "rope_scaling") ? "rope_scaling" : "rope_parameters";
     tx_json *settings;
+    double whole = 1;
     TX_TRY(read_number(json, "rope_theta", 1, &rope->theta));
-    if (rope->partial)
-        TX_TRY(read_number(json, "partial_rotary_factor", 0, &rope->rotated));
+    TX_TRY(read_number(json, "partial_rotary_factor", 0, rope->partial ? &rope->rotated : &whole));
+    TX_TRY(check_whole(rope, whole));
     if (tx_json_has(json, key)) {
         tx_status status = tx_json_get(json, key, TX_JSON_OBJECT, &settings);
         TX_THEN(status, tx_rope_read_settings(settings, json, positions, rope));

@@ -69,6 +69,8 @@ static const char *const formats[] = {
     "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision", NULL};
 static const char *const algorithms[] = {"FP8", "FP8_PB_WO", "NVFP4", "W4A16_NVFP4", "MIXED_PRECISION", NULL};
 
+static const char *const codes[] = {"e4m3", "float8_e4m3fn", NULL};
+
 static tx_status check_groups(const tx_json *json)
 {
     const tx_json *groups = tx_json_find(json, "config_groups"), *sparse = tx_json_find(json, "sparsity_config"),
@@ -81,13 +83,6 @@ static tx_status check_groups(const tx_json *json)
     for (void *i = groups ? tx_json_first(groups) : NULL; i; i = tx_json_next(groups, i))
         TX_TRY(tx_fail_in(check_word(tx_json_value(i), "format", formats), "config_groups"));
     return TX_OK;
-}
-
-tx_status tx_scaled_check(const tx_json *quantization)
-{
-    TX_TRY(check_word(quantization, "format", formats));
-    TX_TRY(check_word(quantization, "quant_algo", algorithms));
-    return check_groups(quantization);
 }
 
 static tx_status read_pair(const tx_json *list, const char *key, int64_t pair[2])
@@ -111,6 +106,16 @@ static tx_status read_block(const tx_json *json, int64_t block[2])
             return read_pair(size, "block_structure", block);
     }
     return TX_OK;
+}
+
+tx_status tx_scaled_check(const tx_json *quantization)
+{
+    int64_t block[2];
+    TX_TRY(check_word(quantization, "format", formats));
+    TX_TRY(check_word(quantization, "quant_algo", algorithms));
+    TX_TRY(check_word(quantization, "fmt", codes));
+    TX_TRY(read_block(quantization, block));
+    return check_groups(quantization);
 }
 
 /* ---- The list of tensors ----------------------------------------------------------------------------------------- */
