@@ -312,15 +312,12 @@ static tx_status read_yarn(const tx_gguf_file *file, tx_json *json)
 
 static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
 {
-    int64_t heads, size, rotated;
+    int64_t heads;
     TX_TRY(tx_llama_gguf_read_experts(file, json));
     TX_TRY(read_yarn(file, json));
     TX_TRY(tx_json_get_int(json, "num_attention_heads", 1, 1 << 16, &heads));
     TX_TRY(tx_json_set_int(json, "num_key_value_heads", heads));
-    TX_TRY(tx_gguf_get_int(file, "deepseek2.rope.dimension_count", 1, TX_MAX_ROTARY, &rotated));
-    TX_TRY(tx_gguf_get_int(file, "deepseek2.attention.key_length_mla", rotated + 1, 2 * TX_MAX_ROTARY, &size));
-    TX_TRY(tx_json_set_int(json, "qk_rope_head_dim", rotated));
-    TX_TRY(tx_json_set_int(json, "qk_nope_head_dim", size - rotated));
+    TX_TRY(tx_llama_gguf_read_latent(file, "attention.key_length_mla", json));
     return tx_json_has(json, "q_lora_rank") ? TX_OK : tx_json_set_null(json, "q_lora_rank");
 }
 

@@ -4,6 +4,9 @@
  * heads that share one head of keys and values. Falcon-RW: ALiBi, and the MLP after the attention. Larger models group
  * their heads. */
 #include "models/arch/llama_family.h"
+#include "models/gguf/gguf.h"
+
+#include <string.h>
 
 #define BLOCK "transformer.h.%d."
 
@@ -75,9 +78,47 @@ static const llama_config defaults = {SIZES(tx_falcon, rows, 65024, 2048, 4544, 
                                       .attention.multi_query = true,
                                       .tie_word_embeddings = true};
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+static int64_t count_of_kv(const tx_config *config)
+{
+    return kv_heads(llama_of(config));
+}
+
+/* Of two norms, "attn_norm_2" is that of the attention. */
+static void lay(const tx_config *config, const tx_stack_row *row, int32_t section, tx_gguf_layout *layout)
+{
+    const llama_config *c = llama_of(config);
+    char *end = strrchr(layout->name, '.');
+    (void)section;
+    if (c->attention.by_group && row->slot == QKV_PROJ) {
+        layout->form = TX_GGUF_BY_HEAD;
+        layout->heads = kv_heads(c);
+        layout->values = config->heads / kv_heads(c);
+    }
+    if (c->residual.two_norms && (row->slot == INPUT_NORM || row->slot == INPUT_NORM_BIAS)) {
+        memmove(end + 2, end, strlen(end) + 1);
+        memcpy(end, "_2", 2);
+    }
+}
+
+static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    const bool two = tx_gguf_find(file, "blk.0.attn_norm_2.weight") >= 0;
+    int64_t of_kv = 1;
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, "falcon.attention.head_count_kv", 1, 1 << 16, &of_kv));
+    if (of_kv == 1 && !two)
+        return TX_OK;
+    TX_TRY(tx_json_set_bool(json, "new_decoder_architecture", true));
+    TX_TRY(tx_json_set_int(json, "num_kv_heads", of_kv));
+    return tx_json_set_int(json, "num_ln_in_parallel_attn", two ? 2 : 1);
+}
+
 const tx_architecture tx_falcon = {
     FAMILY("falcon", "Falcon", defaults, keys, "query_key_value", read, tx_llama_write),
     CENTRED_GGUF("falcon",
-                 TX_GGUF_FIXED({"alibi", false}, {"bias", false}, {"new_decoder_architecture", false},
-                               {"multi_query", true}, {"parallel_attn", true}),
-                 .gelu = "activation")};
+                 TX_GGUF_OWN_NAMES(TX_GGUF_NAME(POST_NORM, "blk.%d.attn_norm.weight"),
+                                   TX_GGUF_NAME(POST_NORM_BIAS, "blk.%d.attn_norm.bias")),
+                 TX_GGUF_OWN_KEYS({.key = "attention.head_count_kv", .value = count_of_kv}),
+                 TX_GGUF_FIXED({"alibi", false}, {"bias", false}, {"multi_query", true}, {"parallel_attn", true}),
+                 .gelu = "activation", .lay = lay, .read = read_gguf)};

@@ -4,6 +4,8 @@
  * layers whose positions see only their own chunk; a shared expert, and others whose inputs are scaled. */
 #include "models/arch/llama_family.h"
 
+#include <inttypes.h>
+
 #define FEED LAYER "feed_forward."
 
 static const tx_stack_row rows[] = {
@@ -114,5 +116,51 @@ static tx_status read(const tx_json *json, tx_config *config)
     return read_chunks(json, c);
 }
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+/* What llama.cpp does not read from files. */
+enum { CHUNK = 8192, PERIOD = 4, WITHOUT_NORMS = 128 /* experts */ };
+#define GROWTH 0.1
+#define STEP "interleave_moe_layer_step"
+
+static int64_t period_of(const tx_config *config)
+{
+    return tx_llama_gguf_dense(config) + 1;
+}
+
+static tx_status check_gguf(const tx_gguf_exported *e)
+{
+    const llama_config *c = llama_of(e->config);
+    if (c->attention.window != CHUNK || c->attention.scale_step != CHUNK || c->attention.scale_growth != GROWTH)
+        return tx_fail(
+            TX_UNSUPPORTED,
+            "attention_chunk_size, floor_scale, attn_scale: llama.cpp computes as if they were %d, %d and %g", CHUNK,
+            CHUNK, GROWTH);
+    if (c->norms.bare_heads != (c->experts.count != WITHOUT_NORMS))
+        return tx_fail(TX_UNSUPPORTED, "use_qk_norm: llama.cpp computes as if only models of %d experts had none",
+                       WITHOUT_NORMS);
+    for (int64_t i = 0; i < c->base.layers; i++) {
+        const bool rotates = (i + 1) % PERIOD != 0, sparse = (i + 1) % period_of(e->config) == 0;
+        if (has_rope(c, i) != rotates || (window_of(c, i) > 0) != rotates)
+            return tx_fail(TX_UNSUPPORTED,
+                           "no_rope_layers, layer_types: llama.cpp computes as if only each %dth layer had no chunks "
+                           "and no rotary positions",
+                           PERIOD);
+        if (is_sparse(e->config, i) != sparse)
+            return tx_fail(TX_UNSUPPORTED, "moe_layers: llama.cpp reads only " STEP);
+    }
+    return TX_OK;
+}
+
+static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    int64_t experts;
+    (void)file;
+    TX_TRY(tx_json_get_int(json, "num_local_experts", 1, INT32_MAX, &experts));
+    return tx_json_set_bool(json, "use_qk_norm", experts != WITHOUT_NORMS);
+}
+
 const tx_architecture tx_llama4_text = {
-    FAMILY("llama4_text", "Llama4", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};
+    FAMILY("llama4_text", "Llama4", defaults, keys, "q_proj,v_proj", read, tx_llama_write),
+    GGUF("llama4", .rope_factors = true, TX_GGUF_OWN_KEYS({.key = STEP, .name = STEP, .value = period_of}),
+         TX_GGUF_FIXED({"attention_bias", false}), .check = check_gguf, .read = read_gguf)};

@@ -151,14 +151,15 @@ tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config)
 
 tx_status tx_llama_read_growth(const tx_json *json, llama_config *c)
 {
+    const char *key = tx_json_has(json, "rope_scaling") ? "rope_scaling" : "rope_parameters";
     tx_json *rope;
-    if (!tx_json_has(json, "rope_parameters"))
+    if (!tx_json_has(json, key))
         return TX_OK;
-    TX_TRY(tx_json_get(json, "rope_parameters", TX_JSON_OBJECT, &rope));
+    TX_TRY(tx_json_get(json, key, TX_JSON_OBJECT, &rope));
     c->attention.scale_growth = 0;
     TX_TRY(TX_JSON_OPTIONAL(number, rope, "llama_4_scaling_beta", 0, 1e3, &c->attention.scale_growth));
     return c->attention.scale_growth > 0 && c->positions.rope.original < 1
-               ? tx_fail(TX_INVALID, "rope_parameters: llama_4_scaling_beta needs original_max_position_embeddings")
+               ? tx_fail(TX_INVALID, "%s: llama_4_scaling_beta needs original_max_position_embeddings", key)
                : TX_OK;
 }
 

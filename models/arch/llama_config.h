@@ -379,7 +379,8 @@ tx_status tx_llama_read_no_rope(const tx_json *json, llama_config *config);
 tx_status tx_llama_read_layer_types(const tx_json *json, llama_config *config);
 /* Reads the settings of layers with and without a window from "rope_parameters" of version 5 of transformers. */
 tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config);
-/* Reads from "rope_parameters" how queries grow with their position; without it, the defaults remain. */
+/* Reads from the settings of rotary positions how queries grow with their position; without them, the defaults remain.
+ */
 tx_status tx_llama_read_growth(const tx_json *json, llama_config *config);
 /* Reads a cap of scores or logits; null means none. */
 tx_status tx_llama_read_cap(const tx_json *json, const char *key, double *cap);

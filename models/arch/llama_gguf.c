@@ -113,10 +113,11 @@ static tx_gguf_form form_of(const tx_config *config, const tx_stack_row *row, in
     case EXPERTS_GATE_UP:
     case EXPERTS_GATE_UP_BIAS:
         return c->experts.limit > 0                              ? TX_GGUF_GATES
+               : c->experts.scales_inputs                        ? TX_GGUF_COLUMNS
                : joined && !c->mlp.plain && !c->experts.with_mlp ? TX_GGUF_HALVES
                                                                  : TX_GGUF_PLAIN;
     case EXPERTS_DOWN:
-        return c->experts.limit > 0 ? TX_GGUF_TURNED : TX_GGUF_PLAIN;
+        return c->experts.limit > 0 || c->experts.scales_inputs ? TX_GGUF_TURNED : TX_GGUF_PLAIN;
     default:
         return TX_GGUF_PLAIN;
     }
@@ -193,6 +194,18 @@ tx_status tx_llama_gguf_check_heads(const tx_gguf_exported *model)
 int64_t tx_llama_gguf_shared(const tx_config *config)
 {
     return shared_size(llama_of(config));
+}
+
+tx_status tx_llama_gguf_read_latent(const tx_gguf_file *file, const char *key, tx_json *json)
+{
+    char own[TX_GGUF_KEY_ROOM];
+    int64_t size, rotated;
+    TX_TRY(tx_gguf_own_key(file, "rope.dimension_count", own));
+    TX_TRY(tx_gguf_get_int(file, own, 1, TX_MAX_ROTARY, &rotated));
+    TX_TRY(tx_gguf_own_key(file, key, own));
+    TX_TRY(tx_gguf_get_int(file, own, rotated + 1, 2 * TX_MAX_ROTARY, &size));
+    TX_TRY(tx_json_set_int(json, "qk_rope_head_dim", rotated));
+    return tx_json_set_int(json, "qk_nope_head_dim", size - rotated);
 }
 
 tx_status tx_llama_gguf_read_experts(const tx_gguf_file *file, tx_json *json)

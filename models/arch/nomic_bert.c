@@ -163,6 +163,24 @@ static tx_tensor *pool(tx_stack *s, tx_tensor *x)
     return tx_bert_first_of(s, x);
 }
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+#define BASE "rope.freq_base"
+static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
+{
+    double theta = 10000;
+    TX_TRY(TX_GGUF_OPTIONAL(number, file, "nomic-bert." BASE, &theta));
+    return tx_json_set(json, "rope_parameters",
+                       tx_json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", theta));
+}
+
+static const tx_gguf_family gguf = {.architecture = "nomic-bert",
+                                    .scheme = &tx_bert_gguf,
+                                    .read = read_gguf,
+                                    TX_GGUF_OWN_KEYS(TX_BERT_GGUF_KEY(BASE, global_theta, NUMBER)),
+                                    TX_GGUF_OWN_NAMES(TX_GGUF_NAME(TX_BERT_QKV_PROJ, "blk.%d.attn_qkv.weight"),
+                                                      TX_GGUF_NAME(TX_BERT_UP_PROJ, "blk.%d.ffn_gate|ffn_up.weight"))};
+
 /* ---- The architectures --------------------------------------------------------------------------------- */
 
 static const tx_bert_kind nomic_bert = {
@@ -181,9 +199,10 @@ static const tx_bert_config defaults = {
     .classifier_dropout = TX_BERT_NO_DROPOUT,
     .global_theta = 1000};
 
-#define ROW(name, CLASS, head, logits, ...)                                                                  \
-    TX_BERT_ROW(tx_nomic_bert_##name, CLASS, head, logits, .type = "nomic_bert", .defaults = &defaults.base, \
-                .keys = keys, .fixed = fixed, .read = read, .write = write, .lora_targets = "Wqkv", __VA_ARGS__)
+#define ROW(name, CLASS, head, logits, ...)                                                                        \
+    TX_BERT_ROW(tx_nomic_bert_##name, CLASS, head, logits, .type = "nomic_bert", .defaults = &defaults.base,       \
+                .keys = keys, .fixed = fixed, .read = read, .write = write, .lora_targets = "Wqkv", .gguf = &gguf, \
+                __VA_ARGS__)
 ROW(masked_lm, "NomicBertForMaskedLM", MASKED_LM, tx_bert_masked_logits, .check_weights = tx_bert_check_ties);
 ROW(classifier, "NomicBertForSequenceClassification", SEQUENCE_CLASSIFICATION, tx_bert_label_logits,
     .lora_saved = "classifier");

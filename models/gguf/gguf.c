@@ -107,7 +107,7 @@ static void fill_name(const char *pattern, int32_t section, int64_t block, char 
  * ups of an expert are a matrix of one row in Hugging Face's files. */
 static void fill_shape(tx_gguf_layout *layout, const tx_shape *shape, bool to_gguf)
 {
-    const bool gates = layout->form == TX_GGUF_GATES;
+    const bool gates = layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_COLUMNS;
     tx_shape from = shape->rank == 1            ? TX_SHAPE(shape->dim[0], 1)
                     : gates && shape->rank == 2 ? TX_SHAPE(shape->dim[0], 1, shape->dim[1])
                                                 : *shape;
@@ -201,17 +201,26 @@ static int64_t row_of_nets(const tx_gguf_layout *l, bool to_gguf, int64_t row, b
     return at < begin ? at / l->keys * q + head * l->keys + at % l->keys : 2 * q + head * l->values + at - begin;
 }
 
+/* Hugging Face's files have the queries of a head of keys, this head and that of values, and then the next ones. */
+static int64_t row_by_head(const tx_gguf_layout *l, bool to_gguf, int64_t row)
+{
+    const int64_t queries = tx_max(l->values, 1), group = queries + 2, all = l->heads * queries;
+    const int64_t size = l->rows / (l->heads * group), unit = row / size, other = unit - all;
+    const int64_t of = to_gguf                  ? unit < all ? unit / queries * group + unit % queries
+                                                             : other % l->heads * group + queries + other / l->heads
+                       : unit % group < queries ? unit / group * queries + unit % group
+                                                : all + (unit % group - queries) * l->heads + unit / group;
+    return of * size + row % size;
+}
+
 /* Rotary embeddings of Hugging Face rotate rows i and i + size / 2 of a head together. llama.cpp's Llama rotates rows 2
  * i and 2 i + 1. BY_HEAD swaps the order of heads and of query, key and value. HALVES takes the gates or the ups of an
  * expert. */
 int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row, bool *second)
 {
     *second = false;
-    if (layout->form == TX_GGUF_BY_HEAD) {
-        const int64_t outer = to_gguf ? layout->heads : 3, inner = to_gguf ? 3 : layout->heads;
-        const int64_t each = layout->rows / (outer * inner), group = row / each;
-        return (group % outer * inner + group / outer) * each + row % each;
-    }
+    if (layout->form == TX_GGUF_BY_HEAD)
+        return row_by_head(layout, to_gguf, row);
     if (layout->form == TX_GGUF_HALVES) {
         const int64_t expert = row / layout->rows, at = row % layout->rows;
         *second = !to_gguf && at >= layout->rows / 2;
@@ -253,23 +262,26 @@ static tx_status make_room(tx_gguf_reader *r, const tx_gguf_layout *layout, int6
     return r->whole ? TX_OK : tx_fail(TX_MEMORY, "no memory to transpose %s", layout->name);
 }
 
-/* Reads the matrix of an expert, or the only one, into r->whole. GATES selects columns of it in an export, and merges
- * the rows of two tensors in an import. */
+/* Reads the matrix of an expert, or the only one, into r->whole. GATES and COLUMNS select columns of it in an export,
+ * and merge the rows of two tensors in an import. */
 static tx_status hold(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t matrix)
 {
-    const int64_t rows = layout->rows, width = layout->width, step = layout->form == TX_GGUF_GATES ? 2 : 1;
-    const int64_t size = rows * width * (r->to_gguf ? step : 1);
+    const bool apart = layout->form == TX_GGUF_COLUMNS;
+    const int64_t rows = layout->rows, width = layout->width, half = width / 2;
+    const int64_t step = apart || layout->form == TX_GGUF_GATES ? 2 : 1, size = rows * width * (r->to_gguf ? step : 1);
     if (r->held == layout && r->matrix == matrix)
         return TX_OK;
     TX_TRY(make_room(r, layout, size));
     if (r->to_gguf || step == 1)
         TX_TRY(r->read(r->from, index, matrix * size, size, r->whole));
     else
-        for (int64_t at = 0; at < width; at++)
-            TX_TRY(r->read(r->from, at % 2 ? layout->ups : index, (matrix * (width / 2) + at / 2) * rows, rows,
-                           r->whole + at * rows));
+        for (int64_t at = 0; at < width; at++) {
+            const bool up = apart ? at >= half : at % 2;
+            TX_TRY(r->read(r->from, up ? layout->ups : index, (matrix * half + (apart ? at % half : at / 2)) * rows,
+                           rows, r->whole + at * rows));
+        }
     for (int64_t i = 0; i < rows * width && size > rows * width; i++)
-        r->whole[i] = r->whole[2 * i + layout->is_ups];
+        r->whole[i] = r->whole[apart ? i / rows * 2 * rows + layout->is_ups * rows + i % rows : 2 * i + layout->is_ups];
     r->held = layout;
     r->matrix = matrix;
     return TX_OK;
@@ -377,6 +389,7 @@ static tx_status read_order(tx_gguf_reader *reader, const tx_gguf_layout *layout
         return reader->read(reader->from, index, first, count, data);
     case TX_GGUF_TURNED:
     case TX_GGUF_GATES:
+    case TX_GGUF_COLUMNS:
         return read_transposed(reader, layout, index, first, count, data);
     case TX_GGUF_TILED_COLUMNS:
         return read_tiled_columns(reader, layout, index, first, count, data);

@@ -66,8 +66,12 @@ tx_status tx_gguf_check_settings(const tx_gguf_exported *model);
 #define TX_GGUF_ROPE_FACTORS "rope_freqs.weight"
 void tx_gguf_rope_factors(const tx_rope_config *rope, int64_t pairs, float *factors);
 /* Write rope settings to a file's keys, and read them into the JSON of a config.json. A file has a "linear" or "yarn"
- * scaling, or `factors` for `pairs` pairs (may be NULL). */
-void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx_rope_config *rope, int64_t size);
+ * scaling, or `factors` for `pairs` pairs (may be NULL). The factor of sines and cosines is written if it is not
+ * `usual`, that of llama.cpp: tx_gguf_yarn, in which `all` is the value of a key. */
+#define TX_GGUF_YARN_ALL "scaling.yarn_log_multiplier"
+double tx_gguf_yarn(double factor, double all);
+void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx_rope_config *rope, int64_t size,
+                      double usual);
 tx_status tx_gguf_get_rope(const tx_gguf_file *file, const tx_gguf_family *family, const float *factors, int64_t pairs,
                            tx_json *config);
 
@@ -83,10 +87,12 @@ struct tx_gguf_layout {
     char name[TX_GGUF_NAME_ROOM]; /* in GGUF files */
     tx_gguf_form form;
     tx_gguf_change change;
-    int64_t heads;       /* of the rows, for PAIRS, BY_HEAD and LATENTS; of keys, for TILED and NETS */
-    int64_t rotated;     /* for PAIRS: the rows of a head that rotate; 0 means all */
-    int64_t keys;        /* rows of a head of q, and of k; for TILED: elements before those of values */
-    int64_t values;      /* rows of a head of v, and of gates; for TILED: heads for each head of keys */
+    int64_t heads;   /* of the rows, for PAIRS and LATENTS; of keys, for BY_HEAD, TILED and NETS */
+    int64_t rotated; /* for PAIRS: the rows of a head that rotate; 0 means all */
+    int64_t keys;    /* rows of a head of q, and of k; for TILED: elements before those of values */
+    /* Rows of a head of v, and of gates; for TILED: heads for each head of keys; for BY_HEAD: those of queries, or 0
+     * for 1. */
+    int64_t values;
     int64_t expert;      /* its index in a GGUF tensor of all experts' matrices; or -1 */
     tx_shape shape;      /* in GGUF files, without the dimension of experts that `expert` selects from */
     int64_t rows, width; /* of a written matrix; a vector has rows of width 1 */
@@ -113,8 +119,8 @@ typedef tx_status tx_gguf_source(const void *from, int32_t index, int64_t first,
 /* Returns true if GGUF files have two tensors instead of one: gates and ups, q | k | v and gates, keys and values. */
 static inline bool tx_gguf_is_double(const tx_gguf_layout *layout)
 {
-    return layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_HALVES || layout->form == TX_GGUF_NETS ||
-           layout->form == TX_GGUF_LATENTS;
+    return layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_HALVES || layout->form == TX_GGUF_COLUMNS ||
+           layout->form == TX_GGUF_NETS || layout->form == TX_GGUF_LATENTS;
 }
 
 /* Returns true if a tensor is not whole rows of one source in another order. */

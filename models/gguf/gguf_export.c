@@ -41,6 +41,7 @@ typedef struct exporting {
     int64_t head_size;
     bool rotates;
     tx_rope_config rope;
+    double usual; /* llama.cpp's factor of sines and cosines of yarn without a key for it */
     float *buffer;
     void *bytes;
     tx_gguf_reader reader;
@@ -82,7 +83,7 @@ static tx_status read_rope(exporting *e)
         return TX_OK;
     e->rotates = true;
     e->rope = *rope;
-    const double usual = e->type->latent ? 1 : 0.1 * log(e->rope.factor) + 1;
+    e->usual = e->type->latent || e->type->level_yarn ? 1 : tx_gguf_yarn(e->rope.factor, 0);
     if (e->rope.type == TX_ROPE_LLAMA3 && !e->type->rope_factors)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp does not compute llama3 in a %s",
                        e->config->architecture->type);
@@ -92,9 +93,11 @@ static tx_status read_rope(exporting *e)
     if (e->rope.type == TX_ROPE_YARN && !truncates)
         tx_reporter_print(e->report,
                           "rope_parameters: truncate: llama.cpp computes as if it were true, so its logits differ");
-    if (e->rope.type == TX_ROPE_YARN && (e->rope.truncate != truncates || !(fabs(e->rope.attention - usual) < 1e-9)))
-        return tx_fail(TX_UNSUPPORTED,
-                       "rope_parameters: GGUF files cannot store this truncate or attention_factor of yarn");
+    if (e->rope.type == TX_ROPE_YARN && e->rope.truncate != truncates)
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: truncate: expected %s for a GGUF file of this type",
+                       truncates ? "true" : "false");
+    if (e->rope.type == TX_ROPE_YARN && e->type->latent && !(fabs(e->rope.attention - e->usual) < 1e-9))
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: GGUF files of this type cannot store this attention_factor");
     if (e->rope.type != TX_ROPE_LLAMA3 && !e->type->some_pairs)
         return TX_OK;
     e->factors = malloc((size_t)e->head_size * sizeof *e->factors);
@@ -236,7 +239,8 @@ static tx_status put_values(exporting *e)
         TX_TRY(put_encoder(e));
     if (e->rotates)
         tx_gguf_put_rope(e->writer, architecture, &e->rope,
-                         e->type->some_pairs ? e->head_size : (int64_t)(e->rope.rotated * (double)e->head_size));
+                         e->type->some_pairs ? e->head_size : (int64_t)(e->rope.rotated * (double)e->head_size),
+                         e->usual);
     return tx_tokenizer_put_gguf(
         e->tokenizer,
         &(tx_gguf_ids){e->config->vocab_size, e->config->bos_token_id, e->config->eos_token_id, architecture},
@@ -406,7 +410,8 @@ static tx_status round_part(const exporting *e, int32_t index, tx_rounding *r)
 {
     const tx_weights_piece *piece = &e->piece[e->source[index]];
     const tx_gguf_layout *layout = &e->layout[index];
-    const bool columns = layout->form == TX_GGUF_TURNED || layout->form == TX_GGUF_GATES;
+    const bool columns =
+        layout->form == TX_GGUF_TURNED || layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_COLUMNS;
     const tx_gguf_dtype dtype = e->tensor[e->place[index]].dtype;
     const int32_t type = tx_gguf_type_number(dtype);
     const int64_t elements = tx_shape_count(&piece->shape), width = tx_shape_last(&piece->shape);

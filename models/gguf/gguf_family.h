@@ -20,6 +20,7 @@ typedef enum tx_gguf_form {
     TX_GGUF_SHIFTED, /* values are greater by 1 */
     TX_GGUF_GATES,   /* two transposed tensors, gates and ups, whose columns alternate in Hugging Face's files */
     TX_GGUF_HALVES,  /* two tensors: ups follow the gates of an expert in Hugging Face's files */
+    TX_GGUF_COLUMNS, /* as GATES, but the columns of ups follow those of gates */
     /* Of recurrent layers with more heads of values than of keys. Head i r + j, which uses head i of `heads` heads of
      * keys, is head j heads + i in GGUF files. */
     TX_GGUF_TILED,         /* rows */
@@ -38,7 +39,7 @@ typedef enum tx_gguf_change {
 } tx_gguf_change;
 
 /* The name of the tensor in a slot. Bars separate the tensors of sections; a row needs as many sections as the row of
- * the table of tensors has. GATES and HALVES have the name of gates. "%d" is the index of the block. */
+ * the table of tensors has. GATES, HALVES and COLUMNS have the name of gates. "%d" is the index of the block. */
 typedef struct tx_gguf_name {
     int32_t slot;
     const char *name;
@@ -119,6 +120,7 @@ typedef struct tx_gguf_family {
     bool rope_factors; /* llama.cpp reads factors of "llama3"; it refuses other files with them */
     bool some_pairs;   /* all files have factors, which say which pairs rotate */
     bool whole_ramp;   /* "yarn": published models do not truncate; llama.cpp always does */
+    bool level_yarn;   /* "yarn": files say that sines and cosines have no factor */
     bool latent;       /* keys and values come from a latent; all of the rotary part of a head rotates */
     const char *gelu;  /* the key of a GELU, which llama.cpp computes in its tanh form */
     /* These may be NULL. Names and keys replace those of the scheme. */
@@ -210,6 +212,8 @@ tx_status tx_llama_gguf_check_experts(const tx_gguf_exported *model);
 tx_status tx_llama_gguf_check_heads(const tx_gguf_exported *model);
 /* The width of the shared experts together. */
 int64_t tx_llama_gguf_shared(const tx_config *config);
+/* Sets the sizes of the parts of heads with a latent, of which `key` has the sum. */
+tx_status tx_llama_gguf_read_latent(const tx_gguf_file *file, const char *key, tx_json *json);
 /* Completes the configuration of a type with DeepSeek-V3's routing. Files count layers of multi-token prediction. */
 tx_status tx_llama_gguf_read_experts(const tx_gguf_file *file, tx_json *json);
 

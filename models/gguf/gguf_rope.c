@@ -15,6 +15,7 @@
 /* Defaults of "yarn". */
 #define YARN_FAST 32
 #define YARN_SLOW 1
+#define NEAR 1e-9
 
 /* Computes the frequency divisor of each pair (transformers, _compute_llama3_parameters). Pairs that rotate often
  * within the original length get 1, pairs that hardly rotate get rope->factor, and those between a smooth mix. */
@@ -31,7 +32,13 @@ void tx_gguf_rope_factors(const tx_rope_config *rope, int64_t pairs, float *fact
     }
 }
 
-void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx_rope_config *rope, int64_t size)
+double tx_gguf_yarn(double factor, double all)
+{
+    return (1 + 0.1 * log(factor)) / (1 + 0.1 * all * log(factor));
+}
+
+void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx_rope_config *rope, int64_t size,
+                      double usual)
 {
     char key[TX_GGUF_KEY_ROOM];
 #define KEY(rest) tx_gguf_key_of(key, architecture, "rope." rest)
@@ -48,6 +55,8 @@ void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx
     if (rope->type == TX_ROPE_LINEAR)
         return;
     tx_gguf_put_int(writer, KEY("scaling.original_context_length"), (int64_t)rope->original);
+    if (!(fabs(rope->attention / usual - 1) < NEAR))
+        tx_gguf_put_number(writer, KEY("scaling.attn_factor"), rope->attention / usual);
     if (rope->high != YARN_FAST)
         tx_gguf_put_number(writer, KEY("scaling.yarn_beta_fast"), rope->high);
     if (rope->low != YARN_SLOW)
@@ -106,6 +115,24 @@ static tx_status read_some(const float *factors, int64_t pairs, tx_json *scaling
     return tx_json_set_number(scaling, "partial_rotary_factor", (double)count / (double)pairs);
 }
 
+/* Reads the factor of sines and cosines of yarn, which follows from other keys if the file does not have it. */
+static tx_status read_attention(const tx_gguf_file *file, const tx_gguf_family *family, tx_json *scaling)
+{
+    const char *architecture = family->architecture;
+    char key[TX_GGUF_KEY_ROOM];
+    double own, all = 0, factor = 1;
+    if (tx_gguf_has(file, KEY("scaling.yarn_attn_factor")) ||
+        (family->latent && tx_gguf_has(file, KEY("scaling.attn_factor"))))
+        return tx_fail(TX_UNSUPPORTED, "%s is not supported", key);
+    if (!tx_gguf_has(file, KEY("scaling.attn_factor")))
+        return TX_OK;
+    TX_TRY(tx_gguf_get_number(file, key, &own));
+    TX_TRY(TX_GGUF_OPTIONAL(number, file, KEY("scaling.factor"), &factor));
+    TX_TRY(TX_GGUF_OPTIONAL(number, file, KEY(TX_GGUF_YARN_ALL), &all));
+    own *= tx_gguf_yarn(factor, all); /* single precision has no more digits */
+    return tx_json_set_number(scaling, "attention_factor", round(own * 1e6) / 1e6);
+}
+
 static tx_status read_scaling(const tx_gguf_file *file, const tx_gguf_family *family, const char *type,
                               tx_json *scaling)
 {
@@ -117,8 +144,7 @@ static tx_status read_scaling(const tx_gguf_file *file, const tx_gguf_family *fa
     TX_TRY(copy_number(file, KEY("scaling.factor"), scaling, "factor"));
     if (strcmp(type, "linear") == 0)
         return TX_OK;
-    if (tx_gguf_has(file, KEY("scaling.attn_factor")) || tx_gguf_has(file, KEY("scaling.yarn_attn_factor")))
-        return tx_fail(TX_UNSUPPORTED, "rope.scaling: attention factors are not supported");
+    TX_TRY(read_attention(file, family, scaling));
     if (family->whole_ramp)
         TX_TRY(tx_json_set_bool(scaling, "truncate", false));
     TX_TRY(copy_number(file, KEY("scaling.yarn_beta_fast"), scaling, "beta_fast"));

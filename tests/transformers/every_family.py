@@ -95,6 +95,7 @@ def figure(name, column, got, own, most=BEST):
 
 class Row:
     """The line of a model, one that generates texts."""
+    states = False  # whether a GGUF file computes hidden states
 
     def __init__(self, families, name, work, programs):
         self.families, self.name, self.work, self.folder = families, name, work, os.path.join(work, "model")
@@ -223,8 +224,8 @@ class Row:
                      device="cpu", dtype="float32")
         text = figure(self.name, "logits of the GGUF file", far(load_file(self.path("logits"))["logits"], self.want[0]),
                       self.own)
-        if llama_cpp is None:
-            return f"{text}, without llama.cpp"
+        if llama_cpp is None or self.states:  # gguf_encoders.py compares those of llama.cpp
+            return text + ("" if self.states else ", without llama.cpp")
         read, tabled = Model(self.name, path), copy.deepcopy(self.model).float()
         if not read.model:
             return f"{text}, llama.cpp does not load it"
@@ -274,6 +275,14 @@ class Trained(Row):
         with torch.no_grad():
             more = dict(decoder_input_ids=ids[:, :9]) if model.config.is_encoder_decoder else {}
             return model(input_ids=ids, **more).logits.double()
+
+    def gguf(self):
+        if not self.model.config.is_encoder_decoder:  # files have the encoder without its head
+            with torch.no_grad():
+                runs = [part.base_model(ids_of(part)).last_hidden_state.double()
+                        for part in (copy.deepcopy(self.model).double(), copy.deepcopy(self.model).float())]
+            self.want, self.own, self.states = runs[0], far(*runs[::-1]), True
+        return super().gguf()
 
     def line(self):
         module, kind = (t5, None) if self.model.config.is_encoder_decoder else (bert, type(self.model))

@@ -3,7 +3,7 @@
 sentence-transformers that they were made from, and with llama.cpp: ids and embeddings. llama.cpp computes GELU by a
 table of fp16 numbers. Each model is therefore compared twice: with weights of 0 before GELU, and with random ones.
 
-    gguf_encoders.py TXCONVERT TXTOK TXGEN TXCHECK      exit status 77: gguf or sentence-transformers is not installed
+    gguf_encoders.py TXCONVERT TXTOK TXGEN TXCHECK [NAME...]    exit status 77: gguf or sentence-transformers is not installed
 """
 import json
 import os
@@ -48,6 +48,8 @@ MODELS = {
     "modernbert": ("ModernBert", MODERN, "modern", "cls", True),
     "modernbert, silu": ("ModernBert", dict(MODERN, hidden_activation="silu", global_attn_every_n_layers=2,
                                             norm_eps=1e-6), "modern", "mean", False),
+    "nomic": ("NomicBert", dict(SIZES, rope_parameters=dict(rope_type="default", rope_theta=500.0)), "uncased", "mean",
+              True),
     "roberta": ("Roberta", dict(SIZES, pad_token_id=PAD, type_vocab_size=1, layer_norm_eps=1e-5), "bytes", "cls", True),
 }
 
@@ -58,6 +60,11 @@ if not os.path.exists(WORDS % "cased"):
 def skipped(sizes):
     """The positions of padding, which only RoBERTa has."""
     return sizes["pad_token_id"] + 1 if "pad_token_id" in sizes and "local_attention" not in sizes else 0
+
+
+def is_exact(sizes):
+    """Models without GELU."""
+    return "hidden_activation" in sizes or "rope_parameters" in sizes
 
 
 def make_tokenizer(words):
@@ -117,11 +124,12 @@ def embeddings(name, path):
 def compare_file(name, path, source, sizes, words):
     """Names, types and values of tensors, and keys, as llama.cpp's convert script chooses them."""
     reader, modern = gguf.GGUFReader(path), "local_attention" in sizes
-    arch = gguf.MODEL_ARCH.MODERN_BERT if modern else gguf.MODEL_ARCH.BERT
+    nomic = "rope_parameters" in sizes
+    arch = gguf.MODEL_ARCH.MODERN_BERT if modern else gguf.MODEL_ARCH.NOMIC_BERT if nomic else gguf.MODEL_ARCH.BERT
     names = gguf.get_tensor_name_map(arch, 3)
     state = {names.get_name(k, (".weight", ".bias")): v
              for k, v in load_file(os.path.join(source, "model.safetensors")).items() if not k.startswith("pooler.")}
-    if not modern:
+    if not modern and not nomic:
         state["position_embd.weight"] = state["position_embd.weight"][skipped(sizes):]
     has = {t.name: t for t in reader.tensors}
     check(set(has) == set(state), f"{name}: tensors {sorted(set(has) ^ set(state))}")
@@ -141,6 +149,7 @@ def compare_file(name, path, source, sizes, words):
                      f"{arch}.attention.layer_norm_epsilon": np.float32(sizes.get("norm_eps", 1e-5)),
                      "tokenizer.ggml.pre": arch, "tokenizer.ggml.add_sep_token": True})
     else:
+        want.update({f"{arch}.rope.freq_base": 500} if nomic else {})
         want["tokenizer.ggml.token_type_count"] = sizes.get("type_vocab_size", 1 if "dim" in sizes else 2)
     odd = {key: keys.get(key) for key, value in want.items() if keys.get(key) != value}
     check(not odd, f"{name}: {odd}")
@@ -206,7 +215,7 @@ def compare(name, kind, sizes, words, mode, normalize):
             bare_copy(path, bare, ("modern-bert.rope.freq_base_swa",))
             done = run(TXCONVERT, bare, to=os.path.join(work, "none"))
             check(done.returncode == 1 and "has no modern-bert.rope.freq_base_swa" in done.stderr, done.stderr.strip())
-        table = compare_llama(name, path, source, normalize, EXACT if "hidden_activation" in sizes else TABLE)
+        table = compare_llama(name, path, source, normalize, EXACT if is_exact(sizes) else TABLE)
         flat = os.path.join(work, "flat")
         source = make_model(flat, kind, sizes, words, mode, normalize, True)
         done = run(TXCONVERT, source, to=path)
@@ -224,7 +233,8 @@ def refuse(name, words, *model, mode="mean"):
 
 
 for row, settings in MODELS.items():
-    compare(row, *settings)
+    if not sys.argv[5:] or row in sys.argv[5:]:
+        compare(row, *settings)
 refuse("relu", "hidden_act", "Bert", dict(SIZES, hidden_act="relu"), "uncased")
 refuse("relu", "hidden_activation", "ModernBert", dict(MODERN, hidden_activation="relu"), "modern")
 refuse("max", "pooling_mode", "Bert", SIZES, "uncased", mode="max")

@@ -68,7 +68,8 @@ MODELS = {
     "olmo3": (Olmo3Config(**OLMO3), "dbrx", False),
     "olmo3, yarn": (Olmo3Config(**{**OLMO3, "num_hidden_layers": 3},
                                 layer_types=["full_attention", "sliding_attention", "full_attention"],
-                                rope_parameters=dict(full_attention=YARN, sliding_attention=PLAIN)), "llama3", False),
+                                rope_parameters=dict(full_attention=dict(YARN, attention_factor=1.0),
+                                                     sliding_attention=PLAIN)), "llama3", False),
     "phi3": (Phi3Config(**BYTES, pad_token_id=0), "llama3", True),
     "stablelm": (StableLmConfig(**BYTES, use_qkv_bias=True, rope_parameters=QUARTER), "qwen2", False),
     "stablelm, parallel": (StableLmConfig(**BYTES, use_parallel_residual=True, rope_parameters=QUARTER), "qwen2",
@@ -130,7 +131,7 @@ EXACT = [name for name in MODELS if not name.startswith(GELU)]
 KEYS = {
     "olmo3": {gguf.Keys.Attention.SLIDING_WINDOW: 16, gguf.Keys.Tokenizer.PRE: "dbrx",
               gguf.Keys.Attention.SLIDING_WINDOW_PATTERN: [True, True, True, False, True]},
-    "olmo3, yarn": {gguf.Keys.Tokenizer.PRE: "llama-bpe"},
+    "olmo3, yarn": {gguf.Keys.Rope.SCALING_ATTN_FACTOR: np.float32(1 / (0.1 * np.log(2) + 1))},
     "hunyuan": {gguf.Keys.Tokenizer.PRE: "hunyuan-dense"},
     "hunyuan, alpha": {gguf.Keys.Rope.FREQ_BASE: np.float32(1e4 * 1000 ** (32 / 30))},
     "mpt": {gguf.Keys.Tokenizer.PRE: "mpt"},
@@ -494,6 +495,6 @@ for row in ("qwen2", "olmo2", "stablelm", "gpt_neox", "cohere", "smollm3", "falc
     refuse(f"{row} with llama3", other, MODELS[row][1], "does not compute llama3")
 refuse_file("hunyuan", "hunyuan-dense.rope.scaling.alpha", 50, "scaling.alpha")
 refuse_file("olmo3", "olmo2.attention.sliding_window_pattern", 4, "sliding_window_pattern")
-refuse_file("falcon", "falcon.attention.head_count_kv", 4, "head_count_kv is 4, not 1")
+refuse_file("falcon", "falcon.attention.head_count_kv", 4, "blk.0.attn_qkv.weight does not have the shape")
 refuse_file("gpt_bigcode", "starcoder.attention.head_count_kv", 2, "head_count_kv is 2, not 1")
 sys.exit(status())

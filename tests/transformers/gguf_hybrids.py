@@ -18,6 +18,7 @@ import torch
 from safetensors.numpy import load_file
 from transformers import (AutoModelForCausalLM, BambaConfig, FalconH1Config, GraniteMoeHybridConfig, Lfm2Config, Lfm2MoeConfig,
                           Mamba2Config, NemotronHConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3NextConfig)
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from gguf_llama import Model, check_refused, llama_cpp
 from gguf_tokenizers import VOCAB, save_tokenizer
 from random_models import bias_choices
@@ -214,7 +215,11 @@ def shaped(name, value, config):
         value = value[:, None]
     if mamba and (".mamba.norm." in name or ".mixer.norm." in name):
         value = value.reshape(getattr(config, "mamba_n_groups", getattr(config, "n_groups", 0)), -1)
-    turned = kind in ("granitemoehybrid", "granitemoeshared", "bamba", "nemotron_h", "olmo")
+    turned = kind in ("granitemoehybrid", "granitemoeshared", "bamba", "nemotron_h", "olmo", "ministral3")
+    if kind == "falcon" and "query_key_value" in name:  # of each group: its queries, its key, its value
+        each = value.shape[0] // (config.num_attention_heads + 2 * config.num_kv_heads)
+        groups = value.reshape(config.num_kv_heads, -1, each, value.shape[-1])
+        value = np.concatenate([part.reshape(-1, value.shape[-1]) for part in np.split(groups, [-2, -1], axis=1)])
     if turned and name.endswith(("q_proj.weight", "k_proj.weight")):
         heads = config.num_attention_heads if ".q_proj" in name else config.num_key_value_heads
         size = value.shape[0] // heads
@@ -242,6 +247,12 @@ def parts_of(name, value, config):
                 for part, half in zip(("gate", "up"), np.split(value, 2, axis=-2))]
     if "shared_mlp.output_linear" in name and not config.num_local_experts:
         name = name.replace("shared_mlp.output_linear", "mlp.down_proj")
+    if config.model_type == "llama4_text":
+        name = name.replace("feed_forward", "mlp")
+    if config.model_type == "llama4_text" and ".experts." in name:  # transposed
+        parts = np.split(value, 2, axis=-1) if "gate_up" in name else [value]
+        return [(name.replace("gate_up_proj", of) + ".weight", part.swapaxes(-1, -2))
+                for of, part in zip(("gate_proj", "up_proj"), parts)]
     if ".mixer.experts." in name:
         name = name.replace("backbone", "model").replace("mixer", "mlp")
     name = name.replace("feed_forward.expert_bias", "feed_forward.expert_bias.bias")
@@ -254,7 +265,7 @@ def parts_of(name, value, config):
         name = name.replace("router.scale", "router.proj.scale").replace("layer_scalar", "layer_scalar.weight")
         name = name.replace("router.per_expert_scale", "experts.down_proj.scale")
         name += ".weight" if name.endswith("_proj") else ""
-    if ".kv_b_proj." in name:  # of each head: the transposed matrix of keys, and that of values
+    if ".kv_b_proj." in name and config.model_type != "minicpm3":  # of each head: the transposed matrix of keys, and that of values
         keys, of_values = np.split(value.reshape(config.num_attention_heads, -1, value.shape[-1]),
                                    [config.qk_nope_head_dim], axis=1)
         return [(name.replace("kv_b", "k_b"), keys.swapaxes(1, 2)), (name.replace("kv_b", "v_b"), of_values)]
@@ -273,6 +284,10 @@ def expected(state, config):
         pairs = len(state[norm]) // 2
         turned = np.arange(pairs) < pairs * full.get("partial_rotary_factor", 1.0)
         wanted["rope_freqs.weight"] = np.where(turned, 1, 1e30).astype(np.float32)
+    if config.model_type == "llama4_text" and config.rope_parameters["rope_type"] == "llama3":
+        pairs, theta = config.head_dim // 2, config.rope_parameters["rope_theta"]
+        scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+        wanted["rope_freqs.weight"] = (theta ** -(np.arange(pairs) / pairs) / scaled.double().numpy()).astype(np.float32)
     return wanted
 
 
@@ -403,7 +418,7 @@ def compare(name, config, kind):
         model = make_model(source, config, kind)
         state = load_file(os.path.join(source, "model.safetensors"))
         # DeltaNets amplify rounding, and so do many layers, and scores that are not scaled.
-        many = config.num_hidden_layers > 20 or "gemma" in name
+        many, gelu = config.num_hidden_layers > 20 or "gemma" in name, "gemma" in name or name.startswith("falcon 2")
         want, bound = logits_of(model, IDS), 1e-3 if "qwen" in name else 5e-5 if many else 1e-5
         for outtype in ("f16", "bf16", "q8_0", "q4_k_m", "f32"):
             path, both = os.path.join(work, f"{outtype}.gguf"), f"{name}, {outtype}"
@@ -418,7 +433,7 @@ def compare(name, config, kind):
             rounded = logits_of(read, IDS)
             error = error_of(logits_of_txgen(both, path, IDS, dtype="float32"), rounded)
             check(error <= bound, f"{both}: logits of the file differ by {error}")
-            near = 2e-2 if "gemma" in name else bound  # llama.cpp's GELU has 16 bits
+            near = 2e-2 if gelu else bound  # llama.cpp's GELU has 16 bits
             results.append(f"{outtype} {error:.1e}, {compare_llama_cpp(both, path, rounded, outtype, near)}")
         error = error_of(rounded, want)
         check(error <= bound, f"{name}: logits of the folder that comes back differ by {error}")

@@ -17,8 +17,9 @@ from gguf_hybrids import ARCHITECTURES, BASE, IDS, KEYS, TXCONVERT, TXGEN, compa
 from gguf_llama import check_refused
 from gguf_tokenizers import VOCAB
 from transformers import (Cohere2Config, DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5_MoeConfig,
-                          ExaoneMoeConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, Glm4MoeConfig, Glm4MoeLiteConfig,
-                          GraniteMoeSharedConfig, HunYuanMoEV1Config, MiniMaxM2Config, OlmoConfig)
+                          ExaoneMoeConfig, FalconConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, Glm4MoeConfig,
+                          Glm4MoeLiteConfig, GraniteMoeSharedConfig, HunYuanMoEV1Config, Llama4TextConfig,
+                          MiniCPM3Config, MiniMaxM2Config, Ministral3Config, OlmoConfig)
 
 LATENT = dict(num_key_value_heads=4, q_lora_rank=32, kv_lora_rank=64, qk_nope_head_dim=32, qk_rope_head_dim=16,
               v_head_dim=24)
@@ -31,6 +32,10 @@ EXAONE = dict(head_dim=16, num_experts=8, num_experts_per_tok=3, moe_intermediat
               n_group=4, topk_group=2, routed_scaling_factor=2.5)
 GEMMA = dict(head_dim=16, global_head_dim=32, sliding_window=16, final_logit_softcapping=20.0,
              vocab_size_per_layer_input=VOCAB, layer_types=["sliding_attention", "full_attention"] * 2)
+FALCON = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, bos_token_id=1,
+              eos_token_id=0, new_decoder_architecture=True, bias=False, ffn_hidden_size=96)
+LLAMA4 = dict(BASE, head_dim=16, intermediate_size=32, intermediate_size_mlp=96, num_local_experts=4,
+              num_experts_per_tok=1, pad_token_id=0)
 SOFT = dict(ROUTED, norm_topk_prob=False, topk_method="greedy")
 # name: configuration and tokenizer
 MODELS = {
@@ -71,12 +76,26 @@ MODELS = {
                                               num_global_key_value_heads=1), "pieces"),
     "gemma4_unified_text": (Gemma4UnifiedTextConfig(**BASE, **{k: v for k, v in GEMMA.items() if "vocab" not in k},
                                                     attention_k_eq_v=True, num_global_key_value_heads=1), "pieces"),
+    "falcon 2, 40B": (FalconConfig(**FALCON, num_kv_heads=2), "llama3"),
+    "falcon 2, 11B": (FalconConfig(**FALCON, num_kv_heads=1, num_ln_in_parallel_attn=1, rope_parameters=dict(
+        rope_type="default", rope_theta=5e5)), "llama3"),
+    "ministral3": (Ministral3Config(**BASE, head_dim=32, rope_parameters=dict(YARN, llama_4_scaling_beta=0.2)),
+                   "llama3"),
+    "ministral3, other scales": (Ministral3Config(**BASE, tie_word_embeddings=True, head_dim=16, rope_parameters=dict(
+        YARN, mscale_all_dim=0.5, llama_4_scaling_beta=0.1)), "llama3"),
+    "minicpm3": (MiniCPM3Config(**{**BASE, **LATENT}, scale_emb=12, scale_depth=1.4, dim_model_base=256,
+                                tie_word_embeddings=False), "llama3"),
+    "llama4_text": (Llama4TextConfig(**LLAMA4, interleave_moe_layer_step=2, rope_parameters=dict(
+        rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=32)), "llama3"),
+    "llama4_text, 128 experts": (Llama4TextConfig(**{**LLAMA4, "num_local_experts": 128}, use_qk_norm=False,
+                                                  interleave_moe_layer_step=4), "llama3"),
     "olmo, not clipped": (OlmoConfig(**BASE, tie_word_embeddings=True), "llama3"),
 }
 ARCHITECTURES.update(deepseek_v2="deepseek2", deepseek_v3="deepseek2", glm4_moe_lite="deepseek2", glm4_moe="glm4moe",
                      minimax_m2="minimax-m2", exaone_moe="exaone-moe", ernie4_5_moe="ernie4_5-moe",
                      hunyuan_v1_moe="hunyuan-moe", granitemoeshared="granitemoe", gemma4_text="gemma4",
-                     gemma4_unified_text="gemma4")
+                     gemma4_unified_text="gemma4", ministral3="mistral3", llama4_text="llama4")
 KEYS.update({
     "deepseek_v3": {"attention.head_count_kv": 1, "attention.key_length": 80, "attention.value_length": 64,
                     "attention.key_length_mla": 48, "attention.value_length_mla": 24, "attention.kv_lora_rank": 64,
@@ -101,6 +120,14 @@ KEYS.update({
     "gemma4_text, experts": {"attention.head_count_kv": [2, 1, 2, 1], "expert_count": 6, "expert_used_count": 2,
                              "embedding_length_per_layer_input": 0},
     "cohere2": {"logit_scale": 0.25, "attention.sliding_window": 16},
+    "falcon 2, 40B": {"attention.head_count_kv": 2},
+    "falcon 2, 11B": {"attention.head_count_kv": 1, "rope.freq_base": 5e5},
+    "ministral3": {"attention.temperature_scale": np.float32(0.2), "rope.scaling.yarn_log_multiplier": 1,
+                   "rope.scaling.original_context_length": 32},
+    "minicpm3": {"attention.key_length": 48, "attention.value_length": 24, "attention.q_lora_rank": 32,
+                 "rope.dimension_count": 16},
+    "llama4_text": {"interleave_moe_layer_step": 2, "expert_feed_forward_length": 32, "feed_forward_length": 96,
+                    "attention.sliding_window": 8192},
     "olmo": {"attention.clamp_kqv": 1.5, "attention.layer_norm_epsilon": np.float32(1e-5)},
     "minimax_m2": {"rope.dimension_count": 16, "expert_gating_func": 2, "expert_feed_forward_length": 96},
 })
@@ -114,6 +141,13 @@ REFUSED = [
     (DeepseekV3Config(**{**BASE, **LATENT}, **ROUTED,
                       rope_parameters={k: v for k, v in YARN.items() if "mscale" not in k}), "mscale_all_dim"),
     (Dots1Config(**BASE, **GROUPS, head_dim=16), "num_key_value_heads"),
+    (FalconConfig(**{**FALCON, "new_decoder_architecture": False}, multi_query=False), "multi_query"),
+    (Ministral3Config(**BASE, sliding_window=16), "sliding_window"),
+    (MiniCPM3Config(**{**BASE, **LATENT}, scale_emb=12, scale_depth=1.4, dim_model_base=32), "dim_model_base"),
+    (Llama4TextConfig(**LLAMA4, attention_chunk_size=16), "attention_chunk_size"),
+    (Llama4TextConfig(**LLAMA4, use_qk_norm=False), "use_qk_norm"),
+    (Llama4TextConfig(**LLAMA4, no_rope_layers=[1, 0, 1, 0]), "no_rope_layers"),
+    (Llama4TextConfig(**LLAMA4, moe_layers=[0, 2]), "interleave_moe_layer_step"),
     (Cohere2Config(**BASE, sliding_window=16, layer_types=["full_attention", "sliding_attention"] * 2), "layer_types"),
     (Ernie4_5_MoeConfig(**BASE, moe_num_experts=8, moe_k=3, moe_intermediate_size=32, moe_layer_start_index=1,
                         moe_layer_interval=2), "had experts"),
