@@ -71,10 +71,19 @@ const tx_architecture tx_cohere2 = {
     CENTRED_GGUF("cohere2", GGUF_SCALE, TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", true}),
                  .check = check_windows)};
 
-const tx_architecture tx_cohere = {
-    FAMILY("cohere", "Cohere", defaults, keys, "q_proj,v_proj", read, write),
-    CENTRED_GGUF("command-r", GGUF_SCALE,
-                 TX_GGUF_FIXED({"use_qk_norm", false}, {"attention_bias", false}, {"tie_word_embeddings", true}))};
+enum { NORMED = 64 }; /* the least number of layers of models with norms of heads */
+static tx_status check_norms(const tx_gguf_exported *e)
+{
+    return llama_of(e->config)->norms.each == (e->config->layers >= NORMED)
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED,
+                         "use_qk_norm: llama.cpp computes as if only models of at least %d layers had it", NORMED);
+}
+
+const tx_architecture tx_cohere = {FAMILY("cohere", "Cohere", defaults, keys, "q_proj,v_proj", read, write),
+                                   CENTRED_GGUF("command-r", GGUF_SCALE,
+                                                TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", true}),
+                                                .check = check_norms)};
 
 /* ---- Command-A+ ------------------------------------------------------------------------------------------- */
 

@@ -304,7 +304,6 @@ static tx_status read_gguf(const tx_gguf_file *file, tx_json *json)
     GGUF("gemma4", .some_pairs = true,                                                                         \
          TX_GGUF_OWN_NAMES(                                                                                    \
              NAME(QKV_PROJ, "attn_q|attn_k.weight"), NAME(QKV_PROJ, "attn_q.weight"),                          \
-             NAME(Q_NORM, "attn_q_norm.weight"), NAME(K_NORM, "attn_k_norm.weight"),                           \
              NAME(EXPERTS_NORM, "pre_ffw_norm_2.weight"), NAME(EXPERTS_OUT_NORM, "post_ffw_norm_2.weight"),    \
              NAME(MLP_OWN_NORM, "post_ffw_norm_1.weight"), NAME(ROUTER_SCALE, "ffn_gate_inp.scale"),           \
              NAME(EXPERT_SCALE, "ffn_down_exps.scale"), NAME(EXPERTS_GATE_UP, "ffn_gate_up_exps.weight"),      \

@@ -18,6 +18,8 @@ static const tx_gguf_name names[] = {
     TX_GGUF_NAME(QKV_PROJ, "blk.%d.attn_qkv.weight"),
     TX_GGUF_NAME(QKV_BIAS, "blk.%d.attn_qkv.bias"),
     TX_GGUF_NAME(HEAD_NORM, "blk.%d.attn_q_norm|attn_k_norm.weight"),
+    TX_GGUF_NAME(Q_NORM, "blk.%d.attn_q_norm.weight"),
+    TX_GGUF_NAME(K_NORM, "blk.%d.attn_k_norm.weight"),
     TX_GGUF_NAME(QUERY_DOWN, "blk.%d.attn_q_a.weight"),
     TX_GGUF_NAME(QUERY_NORM, "blk.%d.attn_q_a_norm.weight"),
     TX_GGUF_NAME(QUERY_UP, "blk.%d.attn_q_b.weight"),
@@ -139,6 +141,7 @@ static const tx_rope_config *rope_of(const tx_config *config, int64_t *size)
             {AT(mlp.bias), "ffn_gate.bias"},                                                          \
             {AT(mixer.norm), "ssm_norm.weight"},                                                      \
             {AT(norms.heads), "attn_q_norm.weight"},                                                  \
+            {AT(norms.each), "attn_q_norm.weight"},                                                   \
         }                                                                                             \
     }
 const tx_gguf_scheme tx_llama_gguf = SCHEME(keys);

@@ -62,4 +62,5 @@ static tx_status check(const tx_config *config)
 
 const tx_architecture tx_phimoe = {
     FAMILY_CHECKED("phimoe", "PhimoeForCausalLM", defaults, keys, "q_proj,v_proj", read, tx_llama_write, check),
-    .restarts = true};
+    .restarts = true,
+    GGUF("phimoe", .never = "llama.cpp computes RMS norms instead of layer norms, and other weights of experts")};

@@ -37,4 +37,4 @@ const tx_architecture tx_stablelm = {
     CENTRED_GGUF("stablelm",
                  TX_GGUF_OWN_KEYS(
                      TX_GGUF_MEMBER("use_parallel_residual", offsetof(llama_config, residual.parallel), BOOL, NOTHING)),
-                 TX_GGUF_FIXED({"tie_word_embeddings", false}, {"qk_layernorm", false}))};
+                 TX_GGUF_FIXED({"tie_word_embeddings", false}))};

@@ -38,8 +38,8 @@ static bool has(const reading *m, const char *name)
 static bool fits(const reading *m, const char *architecture)
 {
     const tx_gguf_family *gguf = m->family;
-    return !gguf->export_only && strcmp(gguf->architecture, architecture) == 0 && (!gguf->with || has(m, gguf->with)) &&
-           !has(m, gguf->without[0]) && !has(m, gguf->without[1]);
+    return !gguf->export_only && !gguf->never && strcmp(gguf->architecture, architecture) == 0 &&
+           (!gguf->with || has(m, gguf->with)) && !has(m, gguf->without[0]) && !has(m, gguf->without[1]);
 }
 
 /* Selects the family of the type m->type that the file is of, if there is one. */
@@ -58,7 +58,7 @@ static tx_status find_type(reading *m)
     const tx_architecture *const *type = tx_architectures;
     for (; (m->type = *type) && !fits_type(m, name); type++)
         for (const tx_gguf_family *gguf = m->type->gguf; gguf; gguf = gguf->other)
-            if (!gguf->export_only && !gguf->with && strcmp(last, gguf->architecture) != 0)
+            if (!gguf->export_only && !gguf->never && !gguf->with && strcmp(last, gguf->architecture) != 0)
                 tx_list_add(known, sizeof known, ", ", "%s", last = gguf->architecture);
     const tx_status status =
         m->type ? TX_OK : tx_fail(TX_UNSUPPORTED, TX_GGUF_ARCHITECTURE ": \"%.40s\" is not one of %s", name, known);

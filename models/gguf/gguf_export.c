@@ -66,6 +66,8 @@ static tx_status find_type(exporting *e)
 {
     const tx_head head = e->config->architecture->head;
     e->type = tx_gguf_family_of(e->config);
+    if (e->type && e->type->never)
+        return tx_fail(TX_UNSUPPORTED, "%s: %s", e->config->architecture->class_name, e->type->never);
     if (e->type && e->type->scheme->encoder)
         return find_encoder(e);
     if (e->type && (head == TX_HEAD_CAUSAL_LM || head == TX_HEAD_SEQ2SEQ))

@@ -103,7 +103,7 @@ typedef struct tx_gguf_scheme {
     struct {
         size_t member;
         const char *tensor;
-    } flags[6];
+    } flags[7];       /* the last one is empty */
     bool encoder;     /* a file has no head */
     bool token_types; /* a file has their number */
 } tx_gguf_scheme;
@@ -115,6 +115,7 @@ typedef struct tx_gguf_family {
      * (of a block: after "blk.%d.") `with`, and none of `without`. */
     const char *with, *without[2];
     bool export_only;  /* a file becomes another type */
+    const char *never; /* why no file is written or read, or NULL */
     bool halves;       /* gates and ups of MLPs, which are one tensor in Hugging Face's files, are two */
     bool pairs;        /* rows of queries and keys that rotate together are adjacent */
     bool rope_factors; /* llama.cpp reads factors of "llama3"; it refuses other files with them */

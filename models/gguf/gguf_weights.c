@@ -19,18 +19,18 @@ typedef struct reading {
     int32_t *source; /* for each piece, the index of its tensor in the file */
     tx_gguf_layout *layout;
     tx_st_tensor *tensor;
-    int64_t experts;  /* of a layer, or 0 */
     tx_dtype *stored; /* for each piece, as in tx_weights_source */
     tx_gguf_reader reader;
 } reading;
 
-static tx_status check_shape(const reading *m, const tx_gguf_layout *layout, int32_t index)
+/* `count` is the number of experts, or of heads, whose tensors the file has in one. */
+static tx_status check_shape(const reading *m, const tx_gguf_layout *layout, int64_t count, int32_t index)
 {
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, index);
     const tx_shape *shape = &layout->shape;
     const int32_t outer = layout->expert >= 0; /* the tensor has a dimension of experts */
     const int32_t skip = shape->rank == 2 && shape->dim[0] == 1 && has->rank == 1; /* older files have a vector */
-    bool fits = has->rank == shape->rank + outer - skip && (!outer || has->dim[0] == m->experts);
+    bool fits = has->rank == shape->rank + outer - skip && (!outer || has->dim[0] == count);
     for (int32_t d = skip; d < shape->rank && fits; d++)
         fits = has->dim[d + outer - skip] == shape->dim[d];
     if (!fits)
@@ -40,10 +40,10 @@ static tx_status check_shape(const reading *m, const tx_gguf_layout *layout, int
     return TX_OK;
 }
 
-static tx_status find_tensor(const reading *m, const tx_gguf_layout *layout, int32_t *index)
+static tx_status find_tensor(const reading *m, const tx_gguf_layout *layout, int64_t count, int32_t *index)
 {
     *index = tx_gguf_find(m->file, layout->name);
-    return *index < 0 ? tx_fail(TX_FORMAT, "has no tensor %s", layout->name) : check_shape(m, layout, *index);
+    return *index < 0 ? tx_fail(TX_FORMAT, "has no tensor %s", layout->name) : check_shape(m, layout, count, *index);
 }
 
 static tx_status list_tensor(reading *m, int32_t i)
@@ -51,16 +51,19 @@ static tx_status list_tensor(reading *m, int32_t i)
     const tx_weights_piece *piece = &m->piece[i];
     const tx_shape *shape = &piece->shape;
     tx_gguf_layout *layout = &m->layout[i];
+    char param[TX_ARCH_NAME];
+    tx_param_spec spec;
+    TX_TRY(tx_arch_param(m->config, piece->param, param, &spec));
     TX_TRY(tx_gguf_layout_of(m->config, m->piece, i, false, layout));
     m->tensor[i] = tx_weights_part(piece->name, TX_F32, shape);
-    TX_TRY(find_tensor(m, layout, &m->source[i]));
+    TX_TRY(find_tensor(m, layout, spec.shape.dim[0], &m->source[i]));
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
     m->stored[i] = tx_gguf_is_computed(layout) ? TX_DTYPE_COUNT : tx_gguf_stored(has->dtype);
     if (!tx_gguf_is_double(layout))
         return TX_OK;
     tx_gguf_layout second = *layout;
     tx_gguf_to_second(&second);
-    return find_tensor(m, &second, &layout->ups);
+    return find_tensor(m, &second, spec.shape.dim[0], &layout->ups);
 }
 
 /* If the embedding is the output head and the file also has an output head, the two must be equal. */
@@ -124,9 +127,6 @@ static tx_status list_tensors(reading *m)
     m->stored = calloc(room, sizeof *m->stored);
     if (!m->source || !m->layout || !m->tensor || !m->stored)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
-    char key[TX_GGUF_KEY_ROOM];
-    tx_gguf_key_of(key, tx_gguf_family_of(m->config)->architecture, TX_GGUF_EXPERTS);
-    TX_TRY(TX_GGUF_OPTIONAL(int, m->file, key, 0, INT32_MAX, &m->experts));
     for (int32_t i = 0; i < m->pieces; i++)
         TX_TRY(list_tensor(m, i));
     return check_others(m);

@@ -216,7 +216,7 @@ static void print_models(void)
     for (int i = 0; tx_architectures[i]; i++) {
         const tx_architecture *a = tx_architectures[i];
         printf("| `%s` | `%s` | %s | %s | %s |\n", a->type, a->class_name, heads[a->head], experts_of(a),
-               a->gguf && (a->head <= TX_HEAD_MASKED_LM || a->head >= TX_HEAD_STATES) ? "yes" : "");
+               a->gguf && !a->gguf->never && (a->head <= TX_HEAD_MASKED_LM || a->head >= TX_HEAD_STATES) ? "yes" : "");
     }
     for (const tx_wrapper *w = tx_wrappers; w->type; w++)
         printf("| `%s` | `...ForConditionalGeneration` | its text, a `%s`%s |  | as its text |\n", w->type, w->text,

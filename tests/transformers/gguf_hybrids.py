@@ -167,6 +167,10 @@ def heads_of(state, config):
         every = [key for key in state if key.startswith(f"{before}.experts.") and key.endswith(f".{after}")]
         state[f"{before}.experts.{after}"] = np.stack([state.pop(f"{before}.experts.{i}.{after}")
                                                        for i in range(len(every))])
+    for name in [name for name in state if ".norms.0." in name]:  # one of all heads
+        before = name.split(".norms.0.")[0]
+        every = [key for key in state if key.startswith(f"{before}.norms.")]
+        state[before + ".weight"] = np.stack([state.pop(f"{before}.norms.{i}.weight") for i in range(len(every))])
     return state
 
 

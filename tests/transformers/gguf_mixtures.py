@@ -16,10 +16,11 @@ from gguf.scripts.gguf_new_metadata import MetadataDetails, copy_with_new_metada
 from gguf_hybrids import ARCHITECTURES, BASE, IDS, KEYS, TXCONVERT, TXGEN, compare, make_model
 from gguf_llama import check_refused
 from gguf_tokenizers import VOCAB
-from transformers import (Cohere2Config, DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5_MoeConfig,
-                          ExaoneMoeConfig, FalconConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, Glm4MoeConfig,
-                          Glm4MoeLiteConfig, GraniteMoeSharedConfig, HunYuanMoEV1Config, Llama4TextConfig,
-                          MiniCPM3Config, MiniMaxM2Config, Ministral3Config, OlmoConfig)
+from transformers import (Cohere2Config, CohereConfig, DeepseekV2Config, DeepseekV3Config, Dots1Config,
+                          Ernie4_5_MoeConfig, ExaoneMoeConfig, FalconConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig,
+                          Glm4MoeConfig, Glm4MoeLiteConfig, GraniteMoeSharedConfig, HunYuanMoEV1Config,
+                          Llama4TextConfig, MiniCPM3Config, MiniMaxM2Config, Ministral3Config, OlmoConfig, PhimoeConfig,
+                          StableLmConfig)
 
 LATENT = dict(num_key_value_heads=4, q_lora_rank=32, kv_lora_rank=64, qk_nope_head_dim=32, qk_rope_head_dim=16,
               v_head_dim=24)
@@ -83,6 +84,10 @@ MODELS = {
                    "llama3"),
     "ministral3, other scales": (Ministral3Config(**BASE, tie_word_embeddings=True, head_dim=16, rope_parameters=dict(
         YARN, mscale_all_dim=0.5, llama_4_scaling_beta=0.1)), "llama3"),
+    "stablelm": (StableLmConfig(**BASE, qk_layernorm=True, rope_parameters=dict(
+        rope_type="default", rope_theta=1e4, partial_rotary_factor=0.25)), "llama3"),
+    "cohere, 64 layers": (CohereConfig(**{**BASE, "num_hidden_layers": 64, "intermediate_size": 32}, use_qk_norm=True,
+                                       logit_scale=0.25), "llama3"),
     "minicpm3": (MiniCPM3Config(**{**BASE, **LATENT}, scale_emb=12, scale_depth=1.4, dim_model_base=256,
                                 tie_word_embeddings=False), "llama3"),
     "llama4_text": (Llama4TextConfig(**LLAMA4, interleave_moe_layer_step=2, rope_parameters=dict(
@@ -95,7 +100,8 @@ MODELS = {
 ARCHITECTURES.update(deepseek_v2="deepseek2", deepseek_v3="deepseek2", glm4_moe_lite="deepseek2", glm4_moe="glm4moe",
                      minimax_m2="minimax-m2", exaone_moe="exaone-moe", ernie4_5_moe="ernie4_5-moe",
                      hunyuan_v1_moe="hunyuan-moe", granitemoeshared="granitemoe", gemma4_text="gemma4",
-                     gemma4_unified_text="gemma4", ministral3="mistral3", llama4_text="llama4")
+                     gemma4_unified_text="gemma4", ministral3="mistral3", llama4_text="llama4",
+                     cohere="command-r")
 KEYS.update({
     "deepseek_v3": {"attention.head_count_kv": 1, "attention.key_length": 80, "attention.value_length": 64,
                     "attention.key_length_mla": 48, "attention.value_length_mla": 24, "attention.kv_lora_rank": 64,
@@ -143,6 +149,9 @@ REFUSED = [
     (Dots1Config(**BASE, **GROUPS, head_dim=16), "num_key_value_heads"),
     (FalconConfig(**{**FALCON, "new_decoder_architecture": False}, multi_query=False), "multi_query"),
     (Ministral3Config(**BASE, sliding_window=16), "sliding_window"),
+    (CohereConfig(**BASE, use_qk_norm=True), "use_qk_norm"),
+    (CohereConfig(**{**BASE, "num_hidden_layers": 64}), "use_qk_norm"),
+    (PhimoeConfig(**BASE, num_local_experts=4), "RMS norms"),
     (MiniCPM3Config(**{**BASE, **LATENT}, scale_emb=12, scale_depth=1.4, dim_model_base=32), "dim_model_base"),
     (Llama4TextConfig(**LLAMA4, attention_chunk_size=16), "attention_chunk_size"),
     (Llama4TextConfig(**LLAMA4, use_qk_norm=False), "use_qk_norm"),
