@@ -6,6 +6,7 @@
  * matrix, relations, optimizers, models, environment. reference.py calls it and puts the text into the pages. */
 #include "api/model/optimizer.h"
 #include "models/arch/wrapper.h"
+#include "models/gguf/gguf_family.h"
 #include "models/job/settings.h"
 #include "models/tx_train.h"
 

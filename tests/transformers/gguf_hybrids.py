@@ -269,7 +269,8 @@ def parts_of(name, value, config):
         name = name.replace("router.scale", "router.proj.scale").replace("layer_scalar", "layer_scalar.weight")
         name = name.replace("router.per_expert_scale", "experts.down_proj.scale")
         name += ".weight" if name.endswith("_proj") else ""
-    if ".kv_b_proj." in name and config.model_type != "minicpm3":  # of each head: the transposed matrix of keys, and that of values
+    # Of each head: the transposed matrix of keys, and that of values.
+    if ".kv_b_proj." in name and config.model_type != "minicpm3":
         keys, of_values = np.split(value.reshape(config.num_attention_heads, -1, value.shape[-1]),
                                    [config.qk_nope_head_dim], axis=1)
         return [(name.replace("kv_b", "k_b"), keys.swapaxes(1, 2)), (name.replace("kv_b", "v_b"), of_values)]
@@ -291,7 +292,8 @@ def expected(state, config):
     if config.model_type == "llama4_text" and config.rope_parameters["rope_type"] == "llama3":
         pairs, theta = config.head_dim // 2, config.rope_parameters["rope_theta"]
         scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
-        wanted["rope_freqs.weight"] = (theta ** -(np.arange(pairs) / pairs) / scaled.double().numpy()).astype(np.float32)
+        plain = theta ** -(np.arange(pairs) / pairs)
+        wanted["rope_freqs.weight"] = (plain / scaled.double().numpy()).astype(np.float32)
     return wanted
 
 
