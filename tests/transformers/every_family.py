@@ -2,8 +2,9 @@
 """Prints a line for each model of families.py of the test data. Its figures are the largest relative differences from
 transformers in double precision, and in parentheses those of transformers in fp32. A figure holds if it is at most
 1e-5; of models that amplify rounding, at most five times that of transformers. The columns: logits; losses of 20 steps
-of AdamW; gradients; greedy text; logits with caches; target modules of LoRA; the folder that TX saves; and a GGUF file
-in txgen and in llama.cpp. Types that TX does not have must be refused with the reason.
+of AdamW, whose memory must be the planned one; gradients; greedy text; logits with caches; target modules of LoRA; the
+folder that TX saves; and a GGUF file in txgen and in llama.cpp. Types that TX does not have must be refused with the
+reason.
 
     every_family.py BIN MODEL_LOGITS CACHED_LOGITS BERT_STEPS [NAME...]    exit status 77: something is missing
 """
@@ -153,10 +154,13 @@ class Row:
         with open(text, "w", encoding="utf-8") as file:
             file.writelines(f"line {i}: the {('cat', 'dog', 'bird')[i * i % 3]} saw {i % 7} fish\n" for i in range(400))
         out = self.path(f"run{len(os.listdir(self.work))}")
-        self.program("txtrain", model_name_or_path=self.folder, train_file=text, output_dir=out, block_size=LENGTH,
-                     per_device_train_batch_size=BATCH, train_sampling_strategy="sequential", save_strategy="no",
-                     learning_rate=RATE, lr_scheduler_type="constant", weight_decay=DECAY, device="cpu",
-                     **dict(dict(max_steps=STEPS), **options))
+        done = self.program("txtrain", model_name_or_path=self.folder, train_file=text, output_dir=out,
+                            block_size=LENGTH, per_device_train_batch_size=BATCH, save_strategy="no", profile=True,
+                            train_sampling_strategy="sequential", learning_rate=RATE, lr_scheduler_type="constant",
+                            weight_decay=DECAY, device="cpu", **dict(dict(max_steps=STEPS), **options))
+        planned, counted = ([line.split()[place] for line in done.stdout.splitlines() if line.split()[:1] == ["total"]]
+                            for place in (1, -1))
+        check(len(planned) == 1 and planned == counted, f"{self.name}: memory: {planned} planned, {counted} counted")
         return out
 
     def losses(self):
