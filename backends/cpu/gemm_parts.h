@@ -107,7 +107,7 @@ typedef struct tx_gemm_provider {
     const char *(*units)(void);
 } tx_gemm_provider;
 
-extern const tx_gemm_provider tx_gemm_onednn, tx_gemm_panels;
+extern const tx_gemm_provider tx_gemm_padded, tx_gemm_onednn, tx_gemm_panels;
 #define TX_GEMM_PROVIDER(provider) extern const tx_gemm_provider provider;
 #include "backends/cpu/extensions.def"
 #undef TX_GEMM_PROVIDER

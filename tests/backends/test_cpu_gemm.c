@@ -244,6 +244,36 @@ static void test_instruction_sets(void **state)
     unsetenv("TX_CPU_VARIANT");
 }
 
+/* Products of operands that are padded with AVX2. They have the bits of those whose rows are further apart in memory,
+ * which oneDNN computes in place. */
+static void test_padded(void **state)
+{
+    enum { ROWS = 128, COLUMNS = 512, APART = COLUMNS + 4 };
+    const bool avx2 = strcmp(tx_cpu_kernels_choose()->gemm_rows->name, "avx2") == 0;
+    for (int trans = 0; trans < 2; trans++) {
+        tx_cpu_gemm_spec spec = dense(ROWS, COLUMNS, 70, trans != 0, false);
+        spec.type = spec.result = TX_F32;
+        spec.bias = spec.adds = true;
+        check(&spec, true);
+        if (avx2)
+            expect_variant(&spec, "padded");
+        product p = product_create(&spec);
+        spec.shape.ldb = APART;
+        product q = product_create(&spec);
+        memcpy(q.a, p.a, (size_t)p.a_count * sizeof(float));
+        for (int64_t r = 0; r < spec.shape.k; r++)
+            memcpy((float *)q.b + r * APART, (float *)p.b + r * COLUMNS, COLUMNS * sizeof(float));
+        for (int32_t threads = 1; threads <= 3; threads++) {
+            p.spec.threads = q.spec.threads = threads;
+            run(&p, true);
+            run(&q, true);
+            assert_memory_equal(c_of(&p), c_of(&q), (size_t)p.c_count * sizeof(float));
+        }
+        product_free(&p);
+        product_free(&q);
+    }
+}
+
 static double rms_error(const product *p)
 {
     const tx_gemm *s = &p->spec.shape;
@@ -348,19 +378,13 @@ static void test_declined(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_long_sums),
-        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_few_rows),
-        cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_optional),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_instruction_sets),
-        cmocka_unit_test(test_declined),
-        cmocka_unit_test(test_matrix_units),
-        cmocka_unit_test(test_matrix_units_range),
+        cmocka_unit_test(test_shapes),       cmocka_unit_test(test_large),
+        cmocka_unit_test(test_long_sums),    cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_nan),          cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_instruction_sets),
+        cmocka_unit_test(test_padded),       cmocka_unit_test(test_declined),
+        cmocka_unit_test(test_matrix_units), cmocka_unit_test(test_matrix_units_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
