@@ -254,7 +254,7 @@ static tx_status write_run(const tx_st_file *file, const char *to)
     TX_THEN(status, tx_run_state_create(&run));
     run.step = run.updates = updates;
     TX_THEN(status, tx_run_state_write(&run, &facts, to, to));
-    TX_THEN(status, tx_manifest_write(to, updates));
+    TX_THEN(status, tx_manifest_write(to, updates, NULL));
     tx_run_state_free(&run);
     free(moment);
     free(source);

@@ -17,6 +17,7 @@ struct tx_checkpoint {
     int64_t step;
     char *output_dir, folder[TX_PATH_ROOM];
     char making[TX_CHECKPOINT_NAME]; /* the name of `folder` in output_dir */
+    tx_stage *stage;                 /* has files that are not yet on disk; or NULL */
 };
 
 /* ---- Names --------------------------------------------------------------------------------------- */
@@ -140,6 +141,8 @@ tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t s
 
 static void checkpoint_free(tx_checkpoint *checkpoint)
 {
+    if (checkpoint->stage)
+        tx_stage_clear(checkpoint->stage);
     free(checkpoint->output_dir);
     free(checkpoint);
 }
@@ -163,6 +166,7 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
     if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
     created->step = step;
+    created->stage = tx_stage_used;
     name_temporary(step, TX_CHECKPOINT_MAKING, created->making);
     created->output_dir = strdup(output_dir);
     tx_path_in(created->folder, output_dir, created->making);
@@ -234,9 +238,10 @@ tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
     tx_checkpoint_name(checkpoint->step, name);
     name_temporary(checkpoint->step, TX_CHECKPOINT_ASIDE, aside);
     bool left = false;
+    tx_status status = checkpoint->stage ? tx_stage_write(checkpoint->stage) : TX_OK;
     /* This compares all files with their data before they were flushed, before the checkpoint replaces another one. A
      * resumed run verifies the manifest again. */
-    tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step);
+    TX_THEN(status, tx_manifest_write(checkpoint->folder, checkpoint->step, checkpoint->stage));
     TX_THEN(status, check_exists(checkpoint->output_dir, aside, &left));
     if (!status && left) /* an earlier commit could not undo its renames */
         status = tx_checkpoint_recover(checkpoint->output_dir, aside, checkpoint->step);

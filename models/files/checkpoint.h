@@ -6,6 +6,7 @@
 #ifndef TX_FILES_CHECKPOINT_H
 #define TX_FILES_CHECKPOINT_H
 
+#include "models/files/stage.h"
 #include "models/report.h"
 #include "models/tx_train.h"
 #include "tx.h"

@@ -41,8 +41,9 @@ tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t ste
  * becomes the checkpoint again; else it is removed. If either cannot be checked, both are kept. */
 tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t step);
 
-/* Flushes every file of `folder`, and writes the manifest. TX_IO if a file's data on disk are not those written. */
-tx_status tx_manifest_write(const char *folder, int64_t step);
+/* Flushes every file of `folder`, and writes the manifest. TX_IO if a file's data on disk are not those written, which
+ * are in the page cache or in the stage (may be NULL). */
+tx_status tx_manifest_write(const char *folder, int64_t step, const tx_stage *stage);
 /* Compares `folder` with its manifest, or with `only` (may be NULL) just the file of this name; a step of -1 accepts
  * any step. TX_FORMAT if damaged, TX_IO if unreadable. */
 tx_status tx_manifest_check(const char *folder, int64_t step, const char *only, const tx_reporter *report);

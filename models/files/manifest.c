@@ -67,29 +67,32 @@ static tx_status digest_twice(const tx_data_file *file, char digest[TX_DIGEST_TE
     return strcmp(written, digest) == 0 ? TX_OK : fail_other(file->path);
 }
 
-/* Compares the data on disk with those in the cache, piece by piece, and adds them to the digest. `*whole` is false if
- * the file system did not read a whole piece past the cache. */
-static tx_status compare(const tx_data_file *file, int disk, char *cached, char *read, tx_digest *digest, bool *whole)
+/* Compares the data on disk with those `written`, or if NULL with those in the cache, piece by piece, and adds them to
+ * the digest. `*whole` is false if the file system did not read a whole piece past the cache. */
+static tx_status compare(const tx_data_file *file, const char *written, int disk, char *cached, char *read,
+                         tx_digest *digest, bool *whole)
 {
     *whole = true;
     for (int64_t at = 0, bytes; at < file->size; at += bytes) {
         bytes = file->size - at < PIECE ? file->size - at : PIECE;
-        TX_TRY(tx_data_file_read(file, at, cached, (size_t)bytes));
+        if (!written)
+            TX_TRY(tx_data_file_read(file, at, cached, (size_t)bytes));
         const ssize_t got = pread(disk, read, (size_t)PIECE, (off_t)at);
         *whole = got == bytes || (got < 0 && errno == EIO);
         if (!*whole)
             return TX_OK;
         if (got < 0)
             return tx_file_fail(file->path, "read from disk");
-        if (memcmp(cached, read, (size_t)bytes) != 0)
+        if (memcmp(written ? written + at : cached, read, (size_t)bytes) != 0)
             return fail_other(file->path);
         TX_TRY(tx_digest_add(digest, read, (size_t)bytes));
     }
     return TX_OK;
 }
 
-/* Flushes a file and computes the digest of its data on disk. They must be those that were written. */
-static tx_status flush_and_digest(const tx_data_file *file, char digest[TX_DIGEST_TEXT])
+/* Flushes a file and computes the digest of its data on disk. They must be those that were `written`, or if NULL those
+ * in the cache. */
+static tx_status flush_and_digest(const tx_data_file *file, const char *written, char digest[TX_DIGEST_TEXT])
 {
     tx_digest *made = NULL;
     const int disk = open(file->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT);
@@ -100,7 +103,7 @@ static tx_status flush_and_digest(const tx_data_file *file, char digest[TX_DIGES
     tx_status status = buffers ? flush(file) : tx_fail(TX_MEMORY, "%s: no memory to read it", file->path);
     TX_THEN(status, tx_digest_create(&made));
     if (!status) {
-        tx_digest_fail(made, compare(file, disk, buffers, buffers + PIECE, made, &whole));
+        tx_digest_fail(made, compare(file, written, disk, buffers, buffers + PIECE, made, &whole));
         status = tx_digest_finish(made, digest);
     }
     free(buffers);
@@ -114,14 +117,14 @@ static tx_status flush_and_digest(const tx_data_file *file, char digest[TX_DIGES
 /* ---- Writing ------------------------------------------------------------------------------------- */
 
 /* Adds "name": {"size": ..., "sha256": ...} for folder/name. */
-static tx_status describe(const char *folder, const char *name, tx_json *files)
+static tx_status describe(const char *folder, const char *name, const tx_stage *stage, tx_json *files)
 {
     char digest[TX_DIGEST_TEXT], *path = TX_PATH(folder, name);
     tx_data_file file;
     if (strcmp(name, TX_CHECKPOINT_MANIFEST) == 0)
         return tx_fail(TX_INVALID, "%s: the name %s is reserved", folder, name);
     TX_TRY(open_file(path, &file));
-    tx_status status = flush_and_digest(&file, digest);
+    tx_status status = flush_and_digest(&file, stage ? tx_stage_data(stage, path) : NULL, digest);
     if (close(file.descriptor) != 0 && !status)
         status = tx_file_fail(path, "close");
     TX_TRY(status);
@@ -135,13 +138,13 @@ static tx_status describe(const char *folder, const char *name, tx_json *files)
                       folder);
 }
 
-static tx_status describe_all(const char *folder, tx_json *files)
+static tx_status describe_all(const char *folder, const tx_stage *stage, tx_json *files)
 {
     tx_names names;
     TX_TRY(tx_folder_files(folder, &names));
     tx_status status = names.count ? TX_OK : tx_fail(TX_INVALID, "%s: a checkpoint must have files", folder);
     for (size_t i = 0; i < names.count && !status; i++)
-        status = describe(folder, names.name[i], files);
+        status = describe(folder, names.name[i], stage, files);
     tx_names_free(&names);
     return status;
 }
@@ -159,10 +162,10 @@ static tx_status write_and_read(const char *path, const tx_json *manifest)
     return status;
 }
 
-tx_status tx_manifest_write(const char *folder, int64_t step)
+tx_status tx_manifest_write(const char *folder, int64_t step, const tx_stage *stage)
 {
     tx_json *manifest = tx_json_pack("{s:i, s:I, s:{}}", "format", FORMAT, "step", step, "files");
-    tx_status status = manifest ? describe_all(folder, tx_json_find(manifest, "files")) : TX_MEMORY;
+    tx_status status = manifest ? describe_all(folder, stage, tx_json_find(manifest, "files")) : TX_MEMORY;
     /* It is written last, because this also flushes the folder with the names of all files. */
     TX_THEN(status, write_and_read(TX_PATH(folder, TX_CHECKPOINT_MANIFEST), manifest));
     tx_json_free(manifest);

@@ -92,6 +92,8 @@ typedef struct tx_st_writer tx_st_writer;
  * sizes, list the widest first to align every tensor. __metadata__ is {"format": "pt"}, which Hugging Face's loaders
  * require. */
 tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, tx_st_writer **writer);
+/* Returns memory for the next bytes of data, which tx_st_append then does not copy; or NULL, for memory of your own. */
+void *tx_st_next(const tx_st_writer *writer, size_t bytes);
 /* Writes the next bytes of data. Pieces need not end at tensor boundaries. */
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes);
 /* Checks that all data were written, flushes and renames. Always frees the writer. */

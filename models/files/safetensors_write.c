@@ -4,6 +4,7 @@
 
 #include "api/base/arithmetic.h"
 #include "api/base/file.h"
+#include "models/files/stage.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,9 +14,21 @@
 #define ALIGNMENT 8
 
 struct tx_st_writer {
-    tx_file *file;
+    tx_file *file; /* or NULL with `next` */
+    char *next;    /* the place of the next bytes in a stage, or NULL */
     int64_t expected, written; /* bytes of data */
 };
+
+/* Appends to the file, or to its place in a stage. tx_st_next may have put the data there. */
+static tx_status append(tx_st_writer *writer, const void *data, size_t size)
+{
+    if (!writer->next)
+        return tx_file_append(writer->file, data, size);
+    if (data != writer->next)
+        memcpy(writer->next, data, size);
+    writer->next += size;
+    return TX_OK;
+}
 
 /* Adds "name": {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}. The
  * shape gets its owner before it is filled, so that a failure leaks nothing. */
@@ -51,16 +64,20 @@ static tx_status build_header(const tx_st_tensor *tensors, int32_t count, tx_jso
     return TX_OK;
 }
 
-/* Writes length and text, and pads with spaces to the next multiple of 8. */
-static tx_status write_header(tx_st_writer *writer, const char *text)
+/* Creates the file. Writes length and text, and pads with spaces to the next multiple of 8. */
+static tx_status write_header(const char *path, tx_st_writer *writer, const char *text)
 {
     const size_t size = strlen(text), padded = (size_t)tx_round_up((int64_t)size, ALIGNMENT);
     unsigned char length[8];
     for (size_t i = 0; i < sizeof length; i++)
         length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    TX_TRY(tx_file_append(writer->file, length, sizeof length));
-    TX_TRY(tx_file_append(writer->file, text, size));
-    return tx_file_append(writer->file, "       ", padded - size);
+    if (tx_stage_used)
+        writer->next = tx_stage_place(tx_stage_used, path, (int64_t)(sizeof length + padded) + writer->expected);
+    if (!writer->next)
+        TX_TRY(tx_file_create(path, &writer->file));
+    TX_TRY(append(writer, length, sizeof length));
+    TX_TRY(append(writer, text, size));
+    return append(writer, "       ", padded - size);
 }
 
 static tx_status begin(const char *path, const tx_json *header, tx_st_writer *writer)
@@ -68,8 +85,7 @@ static tx_status begin(const char *path, const tx_json *header, tx_st_writer *wr
     char *text = tx_json_text(header, TX_JSON_LINE);
     if (!text)
         return TX_MEMORY;
-    tx_status status = tx_file_create(path, &writer->file);
-    TX_THEN(status, write_header(writer, text));
+    const tx_status status = write_header(path, writer, text);
     free(text);
     return status;
 }
@@ -86,12 +102,17 @@ tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t co
     return TX_RETURN(status, created, writer, tx_st_discard);
 }
 
+void *tx_st_next(const tx_st_writer *writer, size_t bytes)
+{
+    return (int64_t)bytes <= writer->expected - writer->written ? writer->next : NULL;
+}
+
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)
 {
     if ((int64_t)bytes > writer->expected - writer->written)
         return tx_fail(TX_INVALID, "safetensors writer: more data than the header declares (%" PRId64 " bytes)",
                        writer->expected);
-    TX_TRY(tx_file_append(writer->file, data, bytes));
+    TX_TRY(append(writer, data, bytes));
     writer->written += (int64_t)bytes;
     return TX_OK;
 }
@@ -104,7 +125,7 @@ tx_status tx_st_commit(tx_st_writer *writer)
         tx_st_discard(writer);
         return TX_INVALID;
     }
-    tx_status status = tx_file_commit(writer->file);
+    const tx_status status = writer->next ? TX_OK : tx_file_commit(writer->file);
     free(writer);
     return status;
 }

@@ -124,10 +124,12 @@ tx_status tx_weights_append(tx_model *model, tx_param_role part, int32_t param, 
     const int64_t count = tx_st_elements(tensor);
     for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
         int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
-        TX_TRY(tx_model_read_range(model, part, param, first + at, now, buffer));
+        const size_t bytes = (size_t)(now * tx_st_dtype_bits(tensor->dtype) / 8);
+        float *place = tensor->dtype == TX_ST_F32 ? tx_st_next(writer, bytes) : NULL, *to = place ? place : buffer;
+        TX_TRY(tx_model_read_range(model, part, param, first + at, now, to));
         if (tensor->dtype != TX_ST_F32) /* exact, because the values came from that type */
             tx_from_f32(tx_st_stored(tensor->dtype), buffer, now, buffer);
-        TX_TRY(tx_st_append(writer, buffer, (size_t)(now * tx_st_dtype_bits(tensor->dtype) / 8)));
+        TX_TRY(tx_st_append(writer, to, bytes));
     }
     return TX_OK;
 }

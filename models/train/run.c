@@ -332,6 +332,7 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
     tx_pace_free(r.pace);
     tx_outer_free(r.outer);
     tx_rollout_free(r.rollout);
+    tx_stage_free(r.stage);
     state->rollout = NULL;
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "comm/comm.h"
 #include "comm/topology/tx_topology.h"
+#include "models/files/stage.h"
 #include "models/train/log.h"
 #include "models/train/run.h"
 
@@ -25,8 +26,8 @@ typedef struct tx_pending {
     int64_t rows, tokens, padded_tokens;
 } tx_pending;
 
-/* A checkpoint whose files are written. On the rank that wrote them a thread flushes and verifies them while training
- * continues (save.c). */
+/* A checkpoint whose files are placed or written. On the rank that did it a thread completes and verifies them while
+ * training continues (save.c). */
 typedef struct tx_committing {
     bool pending; /* on all ranks: they do not yet know how it ended */
     int64_t step;
@@ -65,6 +66,7 @@ typedef struct tx_running {
     int64_t epoch_steps;
     int64_t saved; /* step of the last checkpoint */
     tx_committing committing;
+    tx_stage *stage; /* of the rank that writes checkpoints, from the first one on */
     bool unread;   /* reading the data failed; the weights trained so far are valid */
     bool together; /* all ranks failed before the step */
     bool enough;   /* early stopping ends the run */

@@ -36,8 +36,8 @@ static tx_status fill(const tx_running *r, const char *folder)
     return r->log.file ? tx_folder_copy_file(o->set->output_dir, folder, TX_RUN_LOG, INT64_MAX) : TX_OK;
 }
 
-/* Writes the files of the checkpoint on rank 0, unless `status` is an earlier failure. They are in the system's memory
- * afterwards. */
+/* Writes the files of the checkpoint on rank 0, unless `status` is an earlier failure. They are in the stage and in the
+ * system's memory afterwards. */
 static tx_status write_files(tx_running *r, tx_status status)
 {
     const tx_run_options *o = r->options;
@@ -45,12 +45,16 @@ static tx_status write_files(tx_running *r, tx_status status)
     if (!status && o->reopen && !tx_is_folder(o->set->output_dir))
         status = o->reopen(o->write_context);
     TX_THEN(status, tx_disk_check(o->set->output_dir, o->checkpoint_bytes));
+    if (!r->stage)
+        TX_THEN(status, tx_stage_create(&r->stage));
+    tx_stage_used = r->stage;
     TX_THEN(status, tx_checkpoint_begin(o->set->output_dir, r->state->step, checkpoint));
     if (!status) {
         tx_file_defers_flush = true;
         status = fill(r, tx_checkpoint_folder(*checkpoint));
         tx_file_defers_flush = false;
     }
+    tx_stage_used = NULL;
     if (status) {
         tx_checkpoint_discard(*checkpoint);
         *checkpoint = NULL;

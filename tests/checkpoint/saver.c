@@ -48,16 +48,17 @@ int main(int argc, char **argv)
 {
     const tx_reporter report = {.warn = warn};
     tx_output_lock *lock = NULL;
+    tx_stage *stage = NULL;
     int result = 0;
     if (argc != 2)
         return 2;
-    if (tx_output_lock_take(argv[1], &lock)) {
+    if (tx_stage_create(&stage) || tx_output_lock_take(argv[1], &lock)) {
         complain("lock");
         return 4;
     }
     for (int i = 0; i < (int)(sizeof saves / sizeof saves[0]); i++) {
         print_state("begin", i + 1);
-        if (state_save(argv[1], saves[i].step, i + 1)) {
+        if (state_save(argv[1], saves[i].step, i + 1, i % 2 ? NULL : stage)) {
             complain("save");
             print_state("failed", i + 1);
             print_state("newest", find_version(argv[1]));
@@ -69,5 +70,6 @@ int main(int argc, char **argv)
             complain("prune");
     }
     tx_output_lock_release(lock);
+    tx_stage_free(stage);
     return result;
 }

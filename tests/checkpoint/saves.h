@@ -23,7 +23,7 @@ static const tx_reporter report = {.warn = listen};
 
 static inline void save(const char *output, int64_t step, int version)
 {
-    assert_ok(state_save(output, step, version));
+    assert_ok(state_save(output, step, version, NULL));
 }
 
 /* "folder/name" in one of a few buffers; `folder` may be one of the others. */

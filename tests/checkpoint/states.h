@@ -55,12 +55,14 @@ static inline tx_status state_write(const char *folder, int version)
     return status;
 }
 
-/* A checkpoint of that version. */
-static inline tx_status state_save(const char *output, int64_t step, int version)
+/* A checkpoint of that version, whose tensors are staged if `stage` is not NULL. */
+static inline tx_status state_save(const char *output, int64_t step, int version, tx_stage *stage)
 {
     tx_checkpoint *checkpoint = NULL;
-    TX_TRY(tx_checkpoint_begin(output, step, &checkpoint));
-    const tx_status status = state_write(tx_checkpoint_folder(checkpoint), version);
+    tx_stage_used = stage;
+    tx_status status = tx_checkpoint_begin(output, step, &checkpoint);
+    TX_THEN(status, state_write(tx_checkpoint_folder(checkpoint), version));
+    tx_stage_used = NULL;
     if (!status)
         return tx_checkpoint_commit(checkpoint);
     tx_checkpoint_discard(checkpoint);

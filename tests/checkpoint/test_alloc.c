@@ -120,7 +120,10 @@ static tx_status save_state(scene *s)
 {
     tx_output_lock *lock = NULL;
     TX_TRY(tx_output_lock_take(s->output, &lock));
-    tx_status status = state_save(s->output, 20, 2);
+    tx_stage *stage = NULL;
+    tx_status status = tx_stage_create(&stage);
+    TX_THEN(status, state_save(s->output, 20, 2, stage));
+    tx_stage_free(stage);
     const tx_reporter report = {.warn = count_warning, .context = s};
     TX_THEN(status, tx_checkpoint_prune(s->output, 1, 20, NULL, &report));
     tx_output_lock_release(lock);
@@ -194,7 +197,7 @@ static void clear(const char *output)
 static void one_checkpoint(scene *s)
 {
     clear(s->output);
-    assert_ok(state_save(s->output, 10, 1));
+    assert_ok(state_save(s->output, 10, 1, NULL));
 }
 
 /* After a failure the old one is the newest, unless the failure was in removing it. */

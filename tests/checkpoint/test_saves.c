@@ -73,6 +73,8 @@ static int readings, faulty = -1;
 static bool cached;
 tx_status __real_tx_data_file_read(const tx_data_file *file, int64_t at, void *data, size_t bytes);
 tx_status __wrap_tx_data_file_read(const tx_data_file *file, int64_t at, void *data, size_t bytes);
+ssize_t __real_pread(int file, void *data, size_t size, off_t at);
+ssize_t __wrap_pread(int file, void *data, size_t size, off_t at);
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 
@@ -94,6 +96,15 @@ tx_status __wrap_tx_data_file_read(const tx_data_file *file, int64_t at, void *d
     return status;
 }
 
+/* A reading past the cache. */
+ssize_t __wrap_pread(int file, void *data, size_t size, off_t at)
+{
+    const ssize_t got = __real_pread(file, data, size, at);
+    if (got > 0 && (fcntl(file, F_GETFL) & O_DIRECT) && readings++ == faulty)
+        *(char *)data ^= 1;
+    return got;
+}
+
 tx_status __real_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
                                      const tx_reporter *reporter);
 tx_status __wrap_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
@@ -108,15 +119,12 @@ tx_status __wrap_tx_data_file_digest(const tx_data_file *file, int64_t at, int64
 }
 
 /* The disk returns other data than were written: once for each reading of each file, and at last for none. */
-static void tell_faulty_disk(int all)
+static void tell_faulty_disk(int all, tx_stage *stage)
 {
     char *output = make_scratch();
     for (faulty = 0; count_entries(output) == 0; faulty++) {
-        tx_checkpoint *checkpoint = NULL;
-        assert_ok(tx_checkpoint_begin(output, 10, &checkpoint));
-        assert_ok(state_write(tx_checkpoint_folder(checkpoint), 1));
         readings = 0;
-        const tx_status status = tx_checkpoint_commit(checkpoint);
+        const tx_status status = state_save(output, 10, 1, stage);
         assert_int_equal(status == TX_OK, readings <= faulty);
         assert_true(status == TX_OK || strstr(tx_error(), "differs from the data written"));
     }
@@ -127,10 +135,47 @@ static void tell_faulty_disk(int all)
 
 static void faulty_disk_is_told(void **state)
 {
-    tell_faulty_disk(3); /* compared with a reading past the cache, which the empty file does not need */
+    tx_stage *stage = NULL;
+    assert_ok(tx_stage_create(&stage));
+    tell_faulty_disk(6, NULL);  /* two readings of each file but the empty one: of the cache, and past it */
+    tell_faulty_disk(5, stage); /* one file is compared with the stage */
     cached = true;
-    tell_faulty_disk(8); /* each of four files before and after its flush */
+    tell_faulty_disk(8, NULL); /* each of four files before and after its flush */
+    tell_faulty_disk(8, stage);
     cached = false;
+    tx_stage_free(stage);
+}
+
+/* Staged tensors are not in the folder until the commit. The checkpoint then has the bytes of one without a stage. */
+static void staged_saves_have_the_same_bytes(void **state)
+{
+    char *output = make_scratch();
+    tx_stage *stage = NULL;
+    assert_ok(tx_stage_create(&stage));
+    for (int version = 1; version <= 4; version++) {
+        char *plain = NULL, *staged = NULL;
+        size_t size[2];
+        tx_checkpoint *checkpoint = NULL;
+        cached = version > 2; /* a file system that writes only through the cache */
+        save(output, 10, version);
+        assert_ok(tx_file_read(at(output, "checkpoint-10/manifest.json"), 1 << 20, &plain, &size[0]));
+        tx_stage_used = stage;
+        assert_ok(tx_checkpoint_begin(output, 10, &checkpoint));
+        assert_ok(state_write(tx_checkpoint_folder(checkpoint), version));
+        tx_stage_used = NULL;
+        assert_false(exists(at(tx_checkpoint_folder(checkpoint), "model.safetensors")));
+        assert_ok(tx_checkpoint_commit(checkpoint));
+        assert_int_equal(newest(output), version);
+        assert_ok(tx_file_read(at(output, "checkpoint-10/manifest.json"), 1 << 20, &staged, &size[1]));
+        assert_int_equal(size[0], size[1]);
+        assert_memory_equal(plain, staged, size[0]);
+        free(plain);
+        free(staged);
+    }
+    cached = false;
+    assert_null(tx_stage_place(stage, "file", INT64_MAX / 4)); /* more than there is */
+    tx_stage_free(stage);
+    remove_scratch(output);
 }
 
 static void same_step_is_replaced(void **state)
@@ -292,7 +337,7 @@ int main(void)
         cmocka_unit_test(failed_save_leaves_what_was),   cmocka_unit_test(save_can_be_given_up),
         cmocka_unit_test(same_step_is_replaced),         cmocka_unit_test(oldest_go),
         cmocka_unit_test(pruning_spares_what_is_needed), cmocka_unit_test(removal_does_not_follow_links),
-        cmocka_unit_test(descriptors_run_out),
+        cmocka_unit_test(descriptors_run_out),           cmocka_unit_test(staged_saves_have_the_same_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
