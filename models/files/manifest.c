@@ -18,7 +18,7 @@
 
 #define FORMAT 1
 /* Bytes of a reading around the cache, and the multiple that it needs of places in memory and in the file. */
-#define PIECE ((int64_t)1 << 18)
+#define PIECE ((int64_t)1 << 20)
 #define ALIGNMENT 4096
 /* Longest name that a file can have. */
 #define NAME_LIMIT 255

@@ -14,8 +14,8 @@
 #define ALIGNMENT 8
 
 struct tx_st_writer {
-    tx_file *file; /* or NULL with `next` */
-    char *next;    /* the place of the next bytes in a stage, or NULL */
+    tx_file *file;             /* or NULL with `next` */
+    char *next;                /* the place of the next bytes in a stage, or NULL */
     int64_t expected, written; /* bytes of data */
 };
 

@@ -34,11 +34,13 @@ typedef struct tx_committing {
     tx_checkpoint *checkpoint; /* NULL on ranks that write nothing */
     pthread_t thread;
     bool started;      /* the thread is to be joined */
-    atomic_bool ended; /* the thread has set the status, and its message */
+    atomic_bool ended; /* the thread has set the status, its message, and warnings, a line each */
     tx_status status;
-    char message[1024];
+    char message[1024], warnings[1024];
     bool best; /* it is the best checkpoint; `before` was, which is owned */
     char *before;
+    const tx_run_options *options;
+    char *kept; /* the path of the best checkpoint, which is not removed; may be NULL */
 } tx_committing;
 
 typedef struct tx_running {
@@ -67,9 +69,9 @@ typedef struct tx_running {
     int64_t saved; /* step of the last checkpoint */
     tx_committing committing;
     tx_stage *stage; /* of the rank that writes checkpoints, from the first one on */
-    bool unread;   /* reading the data failed; the weights trained so far are valid */
-    bool together; /* all ranks failed before the step */
-    bool enough;   /* early stopping ends the run */
+    bool unread;     /* reading the data failed; the weights trained so far are valid */
+    bool together;   /* all ranks failed before the step */
+    bool enough;     /* early stopping ends the run */
     int64_t timed_steps;
     bool wants_save;      /* this rank received a request to save, which the ranks have not yet agreed on */
     double timed_seconds; /* of the steps after the first, which compiles and warms up */

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static tx_status write_states(const tx_running *r, const char *folder)
 {
@@ -55,6 +56,8 @@ static tx_status write_files(tx_running *r, tx_status status)
         tx_file_defers_flush = false;
     }
     tx_stage_used = NULL;
+    if (!status && r->state->best_checkpoint)
+        status = tx_run_state_best(r->state, o->set->output_dir, &r->committing.kept);
     if (status) {
         tx_checkpoint_discard(*checkpoint);
         *checkpoint = NULL;
@@ -64,26 +67,37 @@ static tx_status write_files(tx_running *r, tx_status status)
 
 /* ---- Completing a checkpoint ------------------------------------------------------------------------- */
 
+/* Keeps a warning for the thread of the run, which reports it. */
+static void keep_warning(void *committing, const char *message)
+{
+    tx_committing *c = committing;
+    const size_t used = strlen(c->warnings);
+    snprintf(c->warnings + used, sizeof c->warnings - used, "%s\n", message);
+}
+
+/* Removes the oldest checkpoints. A failure is only a warning, since the new checkpoint is complete. A disk can take
+ * long to free large files. */
+static void prune(tx_committing *c)
+{
+    const tx_job_settings *set = c->options->set;
+    const tx_reporter keeper = {.warn = keep_warning, .context = c};
+    if (tx_checkpoint_prune(set->output_dir, set->save_total_limit, c->step, c->kept, &keeper))
+        tx_reporter_print(&keeper, "cannot remove old checkpoints: %.440s", tx_error());
+}
+
 /* The thread. It has the priority of the others: on a busy machine the run would wait long for one with less. */
 static void *commit(void *committing)
 {
     tx_committing *c = committing;
     c->status = tx_checkpoint_commit(c->checkpoint);
-    if (c->status)
+    if (c->status) {
         snprintf(c->message, sizeof c->message, "%s", tx_error());
+    } else {
+        tx_watchdog_saved(c->options->watch, TX_CHECKPOINT_PATH(c->options->set->output_dir, c->step));
+        prune(c);
+    }
     atomic_store(&c->ended, true);
     return NULL;
-}
-
-/* Removes the oldest checkpoints. A failure is only a warning, since the new checkpoint is complete. */
-static void prune(const tx_run_options *o, const tx_run_state *state, int64_t step)
-{
-    char *best = NULL;
-    tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->set->output_dir, &best) : TX_OK;
-    TX_THEN(status, tx_checkpoint_prune(o->set->output_dir, o->set->save_total_limit, step, best, &o->report));
-    free(best);
-    if (status)
-        tx_reporter_print(&o->report, "cannot remove old checkpoints: %.440s", tx_error());
 }
 
 /* Ends the thread, and reports the checkpoint. */
@@ -95,13 +109,10 @@ static void join(tx_running *r)
         pthread_join(c->thread, NULL);
     c->started = false;
     c->checkpoint = NULL;
-    if (c->status)
-        return;
-    const char *folder = TX_CHECKPOINT_PATH(o->set->output_dir, c->step);
-    tx_watchdog_saved(o->watch, folder);
-    if (o->listener.saved)
-        o->listener.saved(o->listener.context, folder);
-    prune(o, r->state, c->step);
+    if (!c->status && o->listener.saved)
+        o->listener.saved(o->listener.context, TX_CHECKPOINT_PATH(o->set->output_dir, c->step));
+    for (char *line = c->warnings, *end; (end = strchr(line, '\n')) != NULL; line = end + 1)
+        tx_reporter_print(&o->report, "%.*s", (int)(end - line), line);
 }
 
 void tx_running_poll_save(tx_running *r)
@@ -127,6 +138,7 @@ tx_status tx_running_commit(tx_running *r, bool together)
     }
     if (status)
         r->saved = -1;
+    free(c->kept);
     *c = (tx_committing){0};
     return status;
 }
@@ -168,7 +180,7 @@ tx_status tx_running_save(tx_running *r)
     tx_committing *c = &r->committing;
     const bool writes = !r->comm || r->comm->rank == 0;
     tx_watchdog_begin(r->options->watch, TX_WATCHDOG_WRITING);
-    *c = (tx_committing){.pending = true, .step = r->state->step};
+    *c = (tx_committing){.pending = true, .step = r->state->step, .options = r->options};
     tx_status status = set_best(r);
     if (writes) {
         TX_THEN(status, tx_model_read_alone(r->model, true));
@@ -194,7 +206,7 @@ tx_status tx_running_save(tx_running *r)
 tx_status tx_running_save_alone(tx_running *r, const char *fence)
 {
     tx_committing *c = &r->committing;
-    *c = (tx_committing){.pending = true, .step = r->state->step};
+    *c = (tx_committing){.pending = true, .step = r->state->step, .options = r->options};
     tx_status status = set_best(r);
     status = write_files(r, status);
     if (!status && !tx_is_folder(fence)) {
