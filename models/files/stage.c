@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Holds the large files of a checkpoint in memory until they are on disk. */
-#define _GNU_SOURCE /* O_DIRECT, MADV_FREE */
+#define _GNU_SOURCE /* O_DIRECT, MADV_HUGEPAGE */
 #include "models/files/stage.h"
 
 #include "api/base/arithmetic.h"
@@ -54,10 +54,8 @@ void tx_stage_free(tx_stage *stage)
 void tx_stage_clear(tx_stage *stage)
 {
     for (size_t i = 0; i < stage->used; i++) {
-        staged *f = &stage->file[i];
-        free(f->path);
-        f->path = NULL;
-        (void)madvise(f->memory, (size_t)f->room, MADV_FREE); /* the system takes it only if it needs memory */
+        free(stage->file[i].path);
+        stage->file[i].path = NULL;
     }
     stage->used = 0;
 }

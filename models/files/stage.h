@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory that holds the weights and states of a checkpoint while a thread writes them to disk. They then do not pass
- * through the page cache. The memory is kept for the next checkpoint, but the system may take it meanwhile. */
+ * through the page cache. The memory is kept for the next checkpoint, since new pages cost time. */
 #ifndef TX_FILES_STAGE_H
 #define TX_FILES_STAGE_H
 
