@@ -14,7 +14,7 @@
 #define CACHE_LINE 16  /* fp32 numbers in a cache line */
 #define APART 128      /* rows that are a multiple of it apart share sets of the cache */
 #define MIN_SIZE 96    /* least m n / (m + n) with which the product gains more than the copies cost */
-#define MOST (1 << 23) /* numbers in both copies */
+#define MOST (1 << 21) /* numbers in both copies, which stay in a cache */
 #define PACKED 0.0038  /* oneDNN packs the operands if 1 / m + 1 / n is less (measured with version 2.6) */
 
 typedef struct padded {
@@ -29,7 +29,7 @@ static bool takes(const tx_cpu_gemm_spec *spec)
     const bool plain = spec->type == TX_F32 && spec->packed == TX_F32 && s->batch == 1 && !spec->trans_b;
     return plain && strcmp(spec->rows->name, "avx2") == 0 && s->ldb % APART == 0 &&
            1.0 / (double)s->m + 1.0 / (double)s->n >= PACKED && s->m * s->n >= MIN_SIZE * (s->m + s->n) &&
-           s->k <= MOST / (s->m + s->n);
+           s->k <= MOST / (spec->trans_a ? s->m + s->n : s->n);
 }
 
 static void destroy(void *product)
