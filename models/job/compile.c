@@ -3,6 +3,7 @@
 #include "models/job/plans.h"
 
 #include "models/job/fit.h"
+#include "models/job/results.h"
 #include "models/options/bytes.h"
 
 #include <inttypes.h>
@@ -52,6 +53,9 @@ static tx_status compile(tx_job *j)
     tx_fit_text(&fit, text, sizeof text);
     if (j->set.dry_run)
         tx_job_note(j, "memory  fits: %s", text);
+    if (j->set.dry_run && j->trainer && j->set.saving)
+        tx_job_note(j, "saving  takes %.2f GiB of the host's memory beside the plan, if twice as much is left",
+                    tx_gib(tx_job_checkpoint_bytes(j)));
     return TX_OK;
 }
 

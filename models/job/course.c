@@ -98,6 +98,11 @@ static int64_t state_bytes(const tx_job *j)
                : states;
 }
 
+int64_t tx_job_checkpoint_bytes(const tx_job *j)
+{
+    return weight_bytes(j) + (j->set.only_model ? 0 : state_bytes(j)) + small_bytes(j);
+}
+
 tx_status tx_job_check_room(const tx_job *j, const tx_run_options *run)
 {
     return tx_run_check_room(run, j->inputs.state.step, j->epoch_steps, weight_bytes(j) + small_bytes(j));
@@ -120,7 +125,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .watch = j->watch,
         .best_metric = j->inputs.metric->name,
         .flops_per_token = tx_arch_flops(j->inputs.config),
-        .checkpoint_bytes = weight_bytes(j) + (set->only_model ? 0 : state_bytes(j)) + small_bytes(j),
+        .checkpoint_bytes = tx_job_checkpoint_bytes(j),
         .checkpoint = j->inputs.checkpoint,
         .write = tx_job_write_files,
         .reopen = tx_job_reopen_output,

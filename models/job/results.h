@@ -31,6 +31,8 @@ tx_status tx_job_write_model(tx_job *job, const char *folder);
 tx_status tx_job_make_run(tx_job *job, tx_run_options *run);
 /* Describes the run, for tx_job_agree_with_checkpoint of a later one. The caller frees. */
 tx_status tx_job_describe(const tx_job *job, tx_json **description);
+/* The approximate size of a checkpoint. */
+int64_t tx_job_checkpoint_bytes(const tx_job *job);
 /* Fails if the disk has no room for the files that the run will write. */
 tx_status tx_job_check_room(const tx_job *job, const tx_run_options *run);
 /* Writes the file of dump_order. */

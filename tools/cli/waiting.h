@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* Executes the program again with OMP_WAIT_POLICY=passive if `threads` threads would share cores (tx_cores_shared).
+/* Executes the program again with threads that soon sleep if `threads` of them would share cores (tx_cores_shared).
  * Pass 0 for OpenMP's default number. Does nothing if the environment already sets a wait policy. A new execution is
  * necessary because the OpenMP runtime reads the policy once, when it is loaded. Call it before any other work. */
 void tx_wait_passively(char **argv, int32_t threads);
