@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* How often GNU's threads look for work before they sleep, some microseconds. Beside other programs this costs nothing,
- * and a program that began on a busy machine keeps most of its speed on an idle one: threads that sleep at once take
- * twice the time for a token. */
+/* How often GNU's threads look for work before they sleep: some microseconds. Beside other programs this costs nothing. A
+ * program that began on a busy machine keeps most of its speed when the machine is idle again. Threads that sleep at
+ * once take twice the time for a token. */
 #define SPINS "1000"
 
 void tx_wait_passively(char **argv, int32_t threads)
