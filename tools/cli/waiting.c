@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* How often GNU's threads look for work before they sleep: some microseconds. Beside other programs this costs nothing. A
- * program that began on a busy machine keeps most of its speed when the machine is idle again. Threads that sleep at
+/* How often GNU's threads look for work before they sleep: some microseconds. Beside other programs this costs nothing.
+ * A program that began on a busy machine keeps most of its speed when the machine is idle again. Threads that sleep at
  * once take twice the time for a token. */
 #define SPINS "1000"
 
