@@ -53,9 +53,10 @@ export TX_TEST_HOST=$work
 eval "exec \$*"
 END
     chmod +x "$work/launch"
+    # Hosts do not read each other's memory: UCX aborts a process whose peer dies meanwhile.
     start_launch()
     {
-        TX_COMM_SHM=2 timeout -s KILL 300 "$bin/txlaunch" --launcher "$launcher" \
+        UCX_TLS=tcp,self TX_COMM_SHM=2 timeout -s KILL 300 "$bin/txlaunch" --launcher "$launcher" \
             --launcher_args "-launcher ssh -launcher-exec $work/launch" --hosts 127.0.0.2:2,127.0.0.3:2 "$@"
     }
     lose_host()
