@@ -111,8 +111,11 @@ static void join(tx_running *r)
     c->checkpoint = NULL;
     if (!c->status && o->listener.saved)
         o->listener.saved(o->listener.context, TX_CHECKPOINT_PATH(o->set->output_dir, c->step));
-    for (char *line = c->warnings, *end; (end = strchr(line, '\n')) != NULL; line = end + 1)
-        tx_reporter_print(&o->report, "%.*s", (int)(end - line), line);
+    for (const char *line = c->warnings; *line; line += *line == '\n') { /* the last one may be cut */
+        const size_t length = strcspn(line, "\n");
+        tx_reporter_print(&o->report, "%.*s", (int)length, line);
+        line += length;
+    }
 }
 
 void tx_running_poll_save(tx_running *r)

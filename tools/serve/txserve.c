@@ -200,14 +200,14 @@ static void wait_for_connections(serve_server *s)
 }
 
 /* A large request leaves free memory in its thread's heap, which glibc keeps. Returns it to the system once no request
- * is open, and every TRIM_SECONDS while there always is one. Called once a second; `trimmed` is the number of requests,
- * and `wait` that of seconds, until the next time. */
+ * is open, and every TRIM_SECONDS while there always is one. Called once a second. `trimmed` is the number of requests
+ * when none was open the last time, `wait` that of seconds until the next time. */
 static void trim_heaps(serve_server *s, uint64_t *trimmed, int *wait)
 {
     pthread_mutex_lock(&s->lock);
     *wait -= *wait > 0;
     const bool due = s->serial != *trimmed && !s->dead && (!s->open || !*wait);
-    *trimmed = due ? s->serial : *trimmed;
+    *trimmed = due && !s->open ? s->serial : *trimmed; /* an open request leaves memory later */
     *wait = due ? TRIM_SECONDS : *wait;
     pthread_mutex_unlock(&s->lock);
 #ifdef __GLIBC__
@@ -268,6 +268,7 @@ static tx_status serve(serve_server *s)
         serve_engine(s);
         pthread_join(watcher, NULL);
     }
+    s->drains = true; /* also without a watcher */
     wait_for_connections(s);
     serve_stop(s);
     serve_stop_workers(s);
