@@ -101,8 +101,8 @@ typedef struct tx_tune_options {
 typedef struct tx_engine_options {
     size_t size;        /* sizeof(tx_engine_options) */
     const char *device; /* see tx_device_find */
-    /* Of the CPU backend; 0 means all that this process may use. Each thread of the program that computes has so many
-     * of OpenMP's; if all together are more than the processors, they sleep while they wait, which is slow. */
+    /* Threads of the CPU backend; 0 means all that this process may use. Each thread of the program that computes gets
+     * as many from OpenMP. If all together are more than the processors, they sleep while they wait, which is slow. */
     int32_t threads;
     bool profile; /* opens the device so that single operations can be timed */
     /* Allows fp32 matrix products to round their operands to tf32 (10 bits of mantissa) if the device has units for it.

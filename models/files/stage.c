@@ -90,8 +90,8 @@ char *tx_stage_place(tx_stage *stage, const char *path, int64_t bytes)
     if (!reserve(f, bytes) || !(f->path = strdup(path)))
         return NULL;
     f->bytes = bytes;
-    memset(f->memory + bytes, 0,
-           (size_t)(tx_round_up(bytes, ALIGNMENT) - bytes)); /* which a direct write writes, too */
+    /* A direct write also writes the rest of the last block. */
+    memset(f->memory + bytes, 0, (size_t)(tx_round_up(bytes, ALIGNMENT) - bytes));
     stage->used++;
     return f->memory;
 }

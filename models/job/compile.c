@@ -54,7 +54,7 @@ static tx_status compile(tx_job *j)
     if (j->set.dry_run)
         tx_job_note(j, "memory  fits: %s", text);
     if (j->set.dry_run && j->trainer && j->set.saving)
-        tx_job_note(j, "saving  takes %.2f GiB of the host's memory beside the plan, if twice as much is left",
+        tx_job_note(j, "saving  takes %.2f GiB of host memory outside the plan, if twice as much is left",
                     tx_gib(tx_job_checkpoint_bytes(j)));
     return TX_OK;
 }
