@@ -2,8 +2,8 @@
  *
  * Validates a matrix product and selects its provider. TX's own loops compute few rows, matrix units compute fp32 if
  * the processor has them, and oneDNN computes the rest. File gemm_panels.c converts operands or sums in scratch if
- * oneDNN declines the types. It does the same for bf16 on CPUs that multiply faster in fp32. File gemm_padded.c copies
- * operands whose rows share sets of the cache.
+ * oneDNN declines the types. It does the same for bf16 on CPUs that multiply faster in fp32. File gemm_tiles.c cuts
+ * products so that no bit depends on the number of threads.
  */
 #include "gemm.h"
 
@@ -101,8 +101,7 @@ static const tx_gemm_provider *const providers[] = {
     &block_rows,
 #define TX_GEMM_PROVIDER(provider) &provider,
 #include "backends/cpu/extensions.def"
-    &tx_gemm_padded,
-    &tx_gemm_onednn,
+    &tx_gemm_tiles,
     &tx_gemm_panels,
 };
 /* clang-format on */

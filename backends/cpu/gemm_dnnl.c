@@ -367,13 +367,6 @@ tx_status tx_gemm_dnnl_run(void *product, const tx_gemm_call *call)
     return status ? failed(status) : TX_OK;
 }
 
-static bool takes(const tx_cpu_gemm_spec *spec)
-{
-    return !tx_gemm_converts(spec) && tx_cpu_gemm_native(spec->type);
-}
-
-const tx_gemm_provider tx_gemm_onednn = {takes, tx_gemm_dnnl_create, tx_gemm_dnnl_run, tx_gemm_dnnl_destroy, NULL};
-
 /* Returns true if this CPU has the instruction sets `wanted`, which have a bit each. */
 static bool has_isa(unsigned wanted)
 {

@@ -7,7 +7,7 @@
  * The second operand of a single product is converted in panels of columns. Each thread converts a panel into scratch
  * that stays in its cache and lets oneDNN multiply by it on one thread. So no bit depends on the number of threads,
  * which could otherwise divide the terms of a oneDNN product. Batches, and products with a transposed first operand,
- * which oneDNN would copy for each panel, are one panel. oneDNN divides it among its threads.
+ * which oneDNN would copy for each panel, are one panel, which gemm_tiles.c computes.
  */
 #include "gemm_parts.h"
 
@@ -29,6 +29,7 @@ typedef struct worker {
 typedef struct panels {
     tx_cpu_gemm_spec spec;                        /* with the threads of one worker */
     tx_dtype type;                                /* in which oneDNN multiplies */
+    bool cut;                                     /* there are several panels, each on one thread; or only one */
     int64_t width;                                /* of a panel; the last may be narrower */
     int64_t a_bytes;                              /* scratch for a as fp32; 0 if a is not widened */
     int64_t panel_bytes, sum_bytes, worker_bytes; /* of a panel, of its sums, of all scratch of a worker */
@@ -54,7 +55,7 @@ static tx_status create_panel(const panels *g, int64_t width, void **product, in
         inner.adds = false;
         inner.shape.ldc = width;
     }
-    TX_TRY(tx_gemm_dnnl_create(&inner, product, &bytes, variant));
+    TX_TRY((g->cut ? tx_gemm_dnnl_create : tx_gemm_tiles.create)(&inner, product, &bytes, variant));
     *scratch = bytes > *scratch ? bytes : *scratch;
     return TX_OK;
 }
@@ -70,12 +71,18 @@ static int64_t panel_width(const tx_gemm *s, int64_t size)
     return min_width < s->n ? min_width : s->n;
 }
 
+static void destroy_panel(const panels *g, void *product)
+{
+    if (product)
+        (g->cut ? tx_gemm_dnnl_destroy : tx_gemm_tiles.destroy)(product);
+}
+
 static void destroy(void *product)
 {
     panels *g = product;
     for (int32_t w = 0; w < g->workers; w++) {
-        tx_gemm_dnnl_destroy(g->worker[w].whole);
-        tx_gemm_dnnl_destroy(g->worker[w].rest);
+        destroy_panel(g, g->worker[w].whole);
+        destroy_panel(g, g->worker[w].rest);
     }
     free(g);
 }
@@ -95,6 +102,7 @@ static tx_status create_in(tx_dtype type, const tx_cpu_gemm_spec *spec, void **p
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
     g->spec = *spec;
     g->spec.threads = cut ? 1 : spec->threads;
+    g->cut = cut;
     g->threads = spec->threads;
     g->workers = workers;
     g->type = type;
@@ -149,7 +157,8 @@ static tx_status run_panel(const panels *g, const tx_gemm_call *call, const void
         spec->rows->unpack(spec, call, j, width, g->type, panel);
     else if (g->panel_bytes && (i == 0 || s->stride_b > 0))
         spec->rows->widen(&b, (float *)(void *)panel, spec->threads);
-    TX_TRY(tx_gemm_dnnl_run(width == g->width ? g->worker[w].whole : g->worker[w].rest, &inner));
+    TX_TRY((g->cut ? tx_gemm_dnnl_run : tx_gemm_tiles.run)(width == g->width ? g->worker[w].whole : g->worker[w].rest,
+                                                           &inner));
     if (g->sum_bytes)
         spec->rows->narrow((float *)(void *)sums, call->add, &c, spec->threads);
     return TX_OK;

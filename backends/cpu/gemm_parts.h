@@ -107,7 +107,7 @@ typedef struct tx_gemm_provider {
     const char *(*units)(void);
 } tx_gemm_provider;
 
-extern const tx_gemm_provider tx_gemm_padded, tx_gemm_onednn, tx_gemm_panels;
+extern const tx_gemm_provider tx_gemm_tiles, tx_gemm_panels;
 #define TX_GEMM_PROVIDER(provider) extern const tx_gemm_provider provider;
 #include "backends/cpu/extensions.def"
 #undef TX_GEMM_PROVIDER
@@ -122,7 +122,8 @@ static inline bool tx_gemm_converts(const tx_cpu_gemm_spec *spec)
     return spec->packed != TX_F32 || (spec->result != TX_F32 && spec->shape.k > TX_GEMM_LONG);
 }
 
-/* The functions of tx_gemm_onednn. It is TX_UNSUPPORTED if oneDNN has no fast implementation. */
+/* A product that oneDNN computes at once, with functions as in a provider. TX_UNSUPPORTED if oneDNN has no fast
+ * implementation. */
 tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, void **product, int64_t *scratch_bytes,
                               char variant[TX_GEMM_VARIANT]);
 tx_status tx_gemm_dnnl_run(void *product, const tx_gemm_call *call);

@@ -90,28 +90,50 @@ static void test_batches(void **state)
             }
 }
 
-/* Few rows: the bits do not depend on the number of threads. */
+static void expect_equal_bits(const tx_cpu_gemm_spec *spec)
+{
+    static const int32_t threads[] = {1, 2, 3, 5, 16};
+    product p = product_create(spec);
+    size_t bytes = (size_t)p.c_count * tx_dtype_size(spec->result);
+    void *first = malloc(bytes);
+    assert_non_null(first);
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        p.spec.threads = threads[i];
+        run(&p, true);
+        if (i == 0)
+            memcpy(first, c_of(&p), bytes);
+        if (memcmp(first, c_of(&p), bytes) != 0)
+            fail_msg("batch %lld, %lldx%lldx%lld %c%c: other bits with %d threads", (long long)spec->shape.batch,
+                     (long long)spec->shape.m, (long long)spec->shape.n, (long long)spec->shape.k, "NT"[spec->trans_a],
+                     "NT"[spec->trans_b], (int)threads[i]);
+    }
+    free(first);
+    product_free(&p);
+}
+
+/* The bits do not depend on the number of threads: few rows, tiles, and large products with few and many terms. */
 static void test_threads(void **state)
 {
-    for (size_t t = 0; t < 2 * TYPES; t++) {
-        tx_cpu_gemm_spec spec = dense(3, 1250, 300, t % 2 != 0, t >= TYPES);
-        spec.type = types[t % TYPES].type;
-        spec.result = types[t % TYPES].result;
-        spec.adds = true;
-        product p = product_create(&spec);
-        size_t bytes = (size_t)p.c_count * tx_dtype_size(spec.result);
-        void *first = malloc(bytes);
-        assert_non_null(first);
-        for (int32_t threads = 1; threads <= 3; threads++) {
-            p.spec.threads = threads;
-            run(&p, true);
-            if (threads == 1)
-                memcpy(first, c_of(&p), bytes);
-            assert_memory_equal(first, c_of(&p), bytes);
+    static const int64_t shapes[][3] = {{3, 1250, 300}, {512, 16, 512}, {78, 128, 512}, {300, 310, 90},
+                                        {37, 17, 5000}, {200, 1500, 9}, {704, 984, 13}, {600, 900, 64},
+                                        {96, 96, 2000}, {1000, 128, 70}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t t = 0; t < TYPES; t++) {
+            const bool trans_a = (i + t) % 2 != 0, trans_b = (i + t) / 2 % 2 != 0;
+            tx_cpu_gemm_spec spec = dense(shapes[i][0], shapes[i][1], shapes[i][2], trans_a, trans_b);
+            spec.type = types[t].type;
+            spec.result = types[t].result;
+            spec.adds = spec.bias = true;
+            expect_equal_bits(&spec);
+            if (i % 4)
+                continue;
+            tx_gemm *s = &spec.shape;
+            s->batch = 7;
+            s->stride_a = s->m * s->k;
+            s->stride_b = s->k * s->n;
+            s->stride_c = s->m * s->n;
+            expect_equal_bits(&spec);
         }
-        free(first);
-        product_free(&p);
-    }
 }
 
 /* Few rows: the bits of one do not depend on how many there are. */
