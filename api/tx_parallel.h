@@ -98,8 +98,10 @@ typedef struct tx_parallel_options {
      * cut into 2 N chunks and rank r has chunks r and 2 N - 1 - r, so that causal attention takes equally long on all
      * ranks. Inputs hold only the rank's local chunks, in order of position, and positions keep their numbers in the
      * whole row. Ranks send keys and values to the ranks that need them (Liu et al., Ring Attention with Blockwise
-     * Transformers, 2023). Chunks have equal lengths, multiples of 4. `comm` includes these ranks: gradients and losses
-     * are summed over them as over rows. It cannot be combined with `sequence`. */
+     * Transformers, 2023). Attention with windows, lengths or starts, or without `causal`, divides the heads instead
+     * (Jacobs et al., DeepSpeed Ulysses, 2023), whose numbers are multiples of N. Chunks have equal lengths, multiples
+     * of 4. `comm` includes these ranks: gradients and losses are summed over them as over rows. It cannot be combined
+     * with `sequence`. */
     tx_comm *context;
     /* The data-parallel ranks whose rows tx_dp_all_gather joins, or NULL. It is not `comm` but a tx_comm_sub of it,
      * because sums of gradients may be in progress. The ranks' graphs have equally many rows. */

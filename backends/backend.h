@@ -92,6 +92,7 @@ typedef struct tx_attrs {
         float cap;      /* soft cap of the scores; 0 = none */
         bool causal;
         bool chunked; /* queries attend to their own chunk of `window` positions */
+        bool whole;   /* rows are whole although ranks divide positions; each rank has some of the heads */
     } attention;
     const tx_rope *rope; /* owned by the graph */
 

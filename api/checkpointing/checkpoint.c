@@ -55,6 +55,12 @@ static bool is_gathering(const tx_node *n)
     return tx_op_info_of(n->op)->op_class == TX_COLLECTIVE && tx_op_info_of(n->op)->cast == TX_CAST_HALF;
 }
 
+/* Whether the node moves a tensor between positions and heads, which all ranks repeat in the same order. */
+static bool moves_positions(const tx_node *n)
+{
+    return n->op == TX_OP_CP_TO_HEADS || n->op == TX_OP_CP_TO_ROWS;
+}
+
 /* Whether the node gathers chunks for a product, or prepares a chunk for that. */
 static bool is_of_chunks(const tx_node *n)
 {
@@ -69,8 +75,9 @@ static bool is_repeatable(const tx_node *n)
             return false;
     for (int k = 0; k < TX_MAX_OUT; k++) {
         const tx_tensor *root = tx_tensor_root(n->out[k]);
-        const bool in_window = root && root->arena == TX_ARENA_TP && is_gathering(n);
-        if (root && ((root->arena != TX_ARENA_PLANNED && !in_window) || root->is_fixed))
+        const bool in_buffer = root && ((root->arena == TX_ARENA_TP && is_gathering(n)) ||
+                                        (root->arena == TX_ARENA_OFFLOADED && moves_positions(n)));
+        if (root && ((root->arena != TX_ARENA_PLANNED && !in_buffer) || root->is_fixed))
             return false;
     }
     return n->attrs.accumulate == TX_STORE;

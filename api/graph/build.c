@@ -215,7 +215,9 @@ tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, c
     tx_attrs attrs;
     if (!qkv || !tx_attention_attrs(qkv, options, &attrs))
         return NULL;
-    return TX_EMIT(qkv, ATTENTION, attrs, qkv, lengths, starts, options->sinks);
+    const tx_parallel_hooks *hooks = qkv->graph->model->hooks;
+    return hooks ? hooks->attention(qkv, lengths, starts, options->sinks, &attrs)
+                 : TX_EMIT(qkv, ATTENTION, attrs, qkv, lengths, starts, options->sinks);
 }
 
 /* Cross-entropy with smoothing 1 is the log-sum-exp minus the mean. */

@@ -100,6 +100,9 @@ typedef struct tx_parallel_hooks {
     /* Functions for graph builders. places returns the positions of the tokens of x [B, T, ..], or NULL if they start
      * at 0. All layers share the tensor. */
     tx_tensor *(*places)(const tx_tensor *x);
+    /* Op ATTENTION, for ranks that may divide positions. */
+    tx_tensor *(*attention)(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, tx_tensor *sinks,
+                            const tx_attrs *attrs);
     /* Whether ranks divide the rows of table x, or the columns of logits x. If so, builders call `embed`,
      * `loss` or, for losses that read all columns, `gather`. */
     bool (*divides)(const tx_tensor *x);

@@ -187,6 +187,8 @@ tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t paddin
                              tx_tensor *positions);
 tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
 tx_tensor *tx_parallel_gather(tx_tensor *logits);
+tx_tensor *tx_parallel_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, tx_tensor *sinks,
+                                 const tx_attrs *attrs);
 tx_status tx_parallel_copy(tx_model *model, const tx_value_copy *copy);
 tx_status tx_parallel_complete(const tx_model *model, tx_param_role part, int32_t index, int32_t *words, int64_t count,
                                tx_status status);
@@ -194,6 +196,9 @@ tx_status tx_parallel_check_optimizer(const tx_model *model, const tx_optimizer 
 void tx_parallel_add_waits(tx_graph *graph);
 void tx_parallel_add_squares(tx_graph *graph);
 void tx_parallel_add_updates(tx_graph *graph);
+
+/* Emits CP_TO_HEADS or CP_TO_ROWS of x, which may be NULL after an earlier failure. */
+tx_tensor *tx_cp_move(tx_tensor *x, tx_op op, const tx_attrs *attrs);
 
 /* The sum of x over the ranks whose rows tx_dp_all_gather joins. */
 tx_tensor *tx_dp_all_reduce(tx_tensor *x);

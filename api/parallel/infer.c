@@ -25,6 +25,34 @@ tx_status tx_infer_tp_rows(const tx_infer *c)
     return tx_set_output(c, 0, c->in[0].dtype, *y);
 }
 
+/* Moves x [B, T, C] to [B, T times / parts, C parts / times]. */
+static tx_status move(const tx_infer *c, int64_t times, int64_t parts)
+{
+    const tx_operand *x = &c->in[0];
+    const int64_t ranks = c->attrs->rows, heads = c->attrs->attention.heads, kv = c->attrs->attention.kv_heads;
+    const int64_t unit = (heads + 2 * kv) * times / ranks;
+    TX_TRY(heads > 0 || x->dtype != TX_I32 ? tx_require(c, "H3") : tx_require_rank(c, 0, 3));
+    if (ranks < 2 || heads < 0 || kv < 0 || heads % ranks != 0 || kv % ranks != 0 ||
+        (heads > 0 && x->shape.dim[2] % unit != 0) || x->shape.dim[1] % (2 * parts) != 0)
+        return tx_refuse(c, "%" PRId64 " ranks cannot divide %s of %" PRId64 " and %" PRId64 " heads", ranks,
+                         TX_TEXT(x->shape), heads, kv);
+    if (tx_present(&c->out[1]))
+        c->out[1].dtype = x->dtype;
+    return tx_set_output(c, 0, x->dtype,
+                         TX_SHAPE(x->shape.dim[0], x->shape.dim[1] * times / parts,
+                                  heads > 0 ? x->shape.dim[2] * parts / times : x->shape.dim[2]));
+}
+
+tx_status tx_infer_cp_move(const tx_infer *c)
+{
+    return move(c, c->attrs->rows, 1);
+}
+
+tx_status tx_infer_cp_back(const tx_infer *c)
+{
+    return move(c, 1, c->attrs->rows);
+}
+
 tx_status tx_infer_take_columns(const tx_infer *c)
 {
     const int64_t first = c->attrs->first, count = c->attrs->rows, last = tx_shape_last(&c->in[0].shape);

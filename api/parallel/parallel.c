@@ -158,6 +158,7 @@ const tx_parallel_hooks tx_parallel_table = {.free = tx_parallel_free,
                                              .flush = tx_parallel_flush,
                                              .settle = tx_parallel_wait,
                                              .places = tx_parallel_places,
+                                             .attention = tx_parallel_attention,
                                              .divides = tx_parallel_divides,
                                              .embed = tx_parallel_embed,
                                              .loss = tx_parallel_loss,
@@ -177,9 +178,9 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     TX_TRY(agree_on_chunks(model, comm));
     if (tx_mesh_along(options->tensor).comm)
         TX_TRY(agree_on_chunks(model, options->tensor));
-    const int32_t experts = tx_mesh_along(options->expert).size;
+    const int32_t experts = tx_mesh_along(options->expert).size, chunks = tx_mesh_along(options->context).size;
     tx_parallel *made = calloc(1, sizeof *made);
-    int64_t *block = calloc(2 * (size_t)experts, sizeof *block);
+    int64_t *block = calloc(2 * (size_t)(experts > chunks ? experts : chunks), sizeof *block);
     float *answer = malloc((size_t)TX_ANSWER * sizeof *answer);
     tx_status status = made && block && answer ? TX_OK : tx_fail(TX_MEMORY, "parallel: out of memory");
     TX_THEN(status, set_mesh(model, comm, options));

@@ -11,8 +11,8 @@
 tx_status tx_stage(tx_graph *graph);
 
 /* With context parallelism (tx_parallel_options.context), replaces attention and its gradient by series of attention
- * between pairs of chunks, with messages. Attention must be causal over whole rows; otherwise it returns
- * TX_UNSUPPORTED. It runs after tx_checkpoint, so that recomputed attention is replaced too. */
+ * between pairs of chunks, with messages, unless heads.c divides its heads. It runs after tx_checkpoint, so that
+ * recomputed attention is replaced too. */
 tx_status tx_ring_attention(tx_graph *graph);
 
 /* With a pipeline, repeats the nodes of a training graph for each micro-batch, in the order of the stage's timetable

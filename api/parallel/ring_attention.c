@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pass ring_attention: context parallelism. Ranks that share rows have two chunks of each row's positions, and
- * attention needs the keys and values of other ranks (Liu et al., Ring Attention with Blockwise Transformers, 2023). A
- * row has 2 N chunks for N ranks; rank r has chunks r and 2 N - 1 - r (zigzag). Each rank then has 2 N + 1 pairs of a
- * query chunk and a key chunk at or before it, two of them causal.
+ * Pass ring_attention: context parallelism for causal attention over whole rows (others: heads.c). Ranks that share
+ * rows have two chunks of each row's positions, and attention needs the keys and values of other ranks (Liu et al.,
+ * Ring Attention with Blockwise Transformers, 2023). A row has 2 N chunks for N ranks; rank r has chunks r and 2 N - 1
+ * - r (zigzag). Each rank then has 2 N + 1 pairs of a query chunk and a key chunk at or before it, two of them causal.
  *
  * The pass replaces each node of attention, and of its gradient, by a series: pairs within the rank, then pairs with
  * the chunks of the rank before it, and so on around the ring. Each rank sends its local chunks to the ranks with later
@@ -357,12 +357,6 @@ static tx_status check(const tx_node *n, int packed)
 {
     if (packed == 0 && n->in[TX_IN(attention, sinks)])
         return tx_fail(TX_UNSUPPORTED, "context parallelism does not support attention sinks; train without it");
-    const bool bounded = n->in[packed == 0 ? TX_IN(attention, lengths) : TX_IN(attention_grad, lengths)] ||
-                         n->in[packed == 0 ? TX_IN(attention, starts) : TX_IN(attention_grad, starts)];
-    if (!n->attrs.attention.causal || n->attrs.attention.window > 0 || bounded)
-        return tx_fail(TX_UNSUPPORTED,
-                       "context parallelism needs causal attention over whole rows: bidirectional models, "
-                       "sliding windows, padding and packed samples are not supported; train without it");
     if (n->in[packed]->shape.dim[1] % 8 != 0)
         return tx_fail(TX_UNSUPPORTED,
                        "context parallelism: %" PRId64 " positions are not two chunks of a multiple of 4",
@@ -404,7 +398,7 @@ static tx_status change(tx_edit *edit, void *state)
     tx_graph *graph = state;
     const int32_t end = graph->nodes;
     for (int32_t i = 0; i < end; i++)
-        if (packed_of(graph->node[i].op) >= 0)
+        if (packed_of(graph->node[i].op) >= 0 && !graph->node[i].attrs.attention.whole)
             TX_TRY(replace(graph, edit, i));
     return TX_OK;
 }

@@ -189,6 +189,12 @@ static tx_tensor *embed(tx_stack *b, tx_tensor **words)
                   tx_stack_has(b, TX_BERT_POSITION_TABLE) ? tx_stack_weight(b, TX_BERT_POSITION_TABLE) : NULL,
               *x;
     if (c->kind->counts_tokens) {
+        int32_t chunk;
+        if (tx_graph_cp_size(b->graph, &chunk) > 1)
+            tx_graph_fail(b->graph, tx_fail(TX_UNSUPPORTED,
+                                            "%s: context parallelism divides rows, and positions are "
+                                            "counted in whole ones",
+                                            b->config->architecture->type));
         tx_tensor *positions = b->positions ? b->positions : tx_token_positions(b->tokens, (int32_t)b->padding);
         x = tx_stack_embed(b, *words, NULL);
         x = tx_add(x, tx_embedding_padded(positions, position_table, b->padding, NULL, NULL));

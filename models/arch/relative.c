@@ -205,7 +205,8 @@ tx_tensor *tx_relative_attention(tx_stack *stack, tx_tensor *q, tx_tensor *k, tx
     const tx_relative_options *o = options;
     if (!q)
         return NULL;
-    if (stack->parts > 1) {
+    int32_t chunk;
+    if (stack->parts > 1 || tx_graph_cp_size(stack->graph, &chunk) > 1) {
         tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "%s: ranks cannot divide attention with relative positions",
                                             stack->config->architecture->type));
         return NULL;

@@ -205,9 +205,15 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
     if (positions > c->positions)
         return tx_fail(TX_INVALID, "%" PRId64 " positions requested, but the model has only %" PRId64, positions,
                        c->positions);
-    if (tx_graph_sequence(graph) && c->architecture->head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED, "sequence parallelism is implemented only for causal language models");
+    int32_t chunk;
     const tx_head head = c->architecture->head;
+    const bool of_tokens =
+        head == TX_HEAD_CAUSAL_LM || head == TX_HEAD_MASKED_LM || head == TX_HEAD_TOKEN_CLASSIFICATION;
+    if (tx_graph_cp_size(graph, &chunk) > 1 && !of_tokens)
+        return tx_fail(TX_UNSUPPORTED, "context parallelism divides rows, and %s reads whole ones",
+                       c->architecture->class_name);
+    if (tx_graph_sequence(graph) && head != TX_HEAD_CAUSAL_LM)
+        return tx_fail(TX_UNSUPPORTED, "sequence parallelism is implemented only for causal language models");
     if (o->cache > 0 && head != TX_HEAD_CAUSAL_LM && head != TX_HEAD_SEQ2SEQ)
         return tx_fail(TX_UNSUPPORTED, "%s cannot generate text%s", c->architecture->class_name,
                        head == TX_HEAD_SEQUENCE_CLASSIFICATION
@@ -447,11 +453,9 @@ static tx_tensor *last_of(const tx_stack *stack, tx_tensor *x)
 {
     const tx_shape *shape = tx_tensor_shape(x);
     tx_tensor *last = tx_find_input(stack->graph, "last_token");
-    int32_t part;
-    if (!last || tx_graph_cp_size(stack->graph, &part) > 1) {
-        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "%s: %s", stack->config->architecture->class_name,
-                                            last ? "context parallelism divides the row of the last token"
-                                                 : "the graph must have an input last_token, F32 [B, T]"));
+    if (!last) {
+        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "%s: the graph must have an input last_token, F32 [B, T]",
+                                            stack->config->architecture->class_name));
         return NULL;
     }
     tx_tensor *picked = tx_matmul(tx_reshape(last, TX_SHAPE(shape->dim[0], 1, shape->dim[1])), x, false, false);

@@ -47,11 +47,12 @@ tx_status tx_trainer_check_samples(const tx_trainer_options *o, const tx_samples
 
 /* ---- Lengths of rows --------------------------------------------------------------------------------------- */
 
-/* A fraction of `whole`, rounded up to a multiple of 8 for the kernels. */
-static int64_t part_of(int64_t whole, int64_t part, int64_t parts)
+enum { UNIT = 8 }; /* for the kernels, a rank's part of a row is a multiple */
+
+/* A fraction of `whole`, rounded up to a multiple of `unit`. */
+static int64_t part_of(int64_t whole, int64_t part, int64_t parts, int64_t unit)
 {
-    enum { UNIT = 8 };
-    const int64_t exact = whole * part / parts, rounded = (exact + (exact ? UNIT - 1 : UNIT)) / UNIT * UNIT;
+    const int64_t exact = whole * part / parts, rounded = (exact + (exact ? unit - 1 : unit)) / unit * unit;
     return part < parts && rounded < whole ? rounded : whole;
 }
 
@@ -65,12 +66,13 @@ static int32_t targets_of(const tx_trainer_options *o)
 int64_t tx_trainer_length(const tx_trainer_options *o, int32_t which)
 {
     const int64_t parts = o->lengths > 1 ? o->lengths / targets_of(o) : 1;
-    return part_of(o->block, parts - which / targets_of(o), parts);
+    const int64_t chunks = o->parallel.context ? o->parallel.context->size : 1;
+    return part_of(o->block, parts - which / targets_of(o), parts, UNIT * chunks);
 }
 
 int64_t tx_trainer_target(const tx_trainer_options *o, int32_t which)
 {
-    return part_of(tx_task_target(o->task), targets_of(o) - which % targets_of(o), targets_of(o));
+    return part_of(tx_task_target(o->task), targets_of(o) - which % targets_of(o), targets_of(o), UNIT);
 }
 
 int32_t tx_trainer_plans(const tx_trainer_options *o)

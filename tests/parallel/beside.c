@@ -74,6 +74,12 @@ tx_status beside_train(side *s, const tx_config *config, int64_t block, bool rou
     }
     s->tokens = tx_input(s->graph, "input_ids", TX_I32, TX_SHAPE(s->rows, block));
     s->labels = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(s->rows, block));
+    if (s->packed) {
+        s->starts = tx_input(s->graph, "attention_starts", TX_I32, TX_SHAPE(s->rows, block));
+        s->places = tx_input(s->graph, "position_ids", TX_I32, TX_SHAPE(s->rows, block));
+    }
+    if (s->padded)
+        s->lengths = tx_input(s->graph, "attention_lengths", TX_I32, TX_SHAPE(s->rows));
     tx_tensor *loss = tx_label_loss(s->graph, config, tx_arch_logits(s->graph, config, &options), smoothing);
     TX_TRY(tx_backward(s->graph, own ? tx_add(loss, own) : loss));
     return tx_plan_create(s->graph, "train", &s->plan);

@@ -15,6 +15,8 @@ typedef struct side {
     tx_graph *graph;
     tx_plan *plan, *update;
     tx_tensor *tokens, *labels;
+    bool packed, padded; /* rows have several samples, padding: set it before beside_train, which adds these inputs */
+    tx_tensor *starts, *places, *lengths;
     int32_t first, rows, all; /* of the batch: this rank's first row and number of rows, and the rows of all ranks */
     tx_results results;
 } side;

@@ -22,7 +22,7 @@ typedef struct tested {
     const char *name, *config;
     users users;
     bool experts, routers; /* has experts; their routers have losses, and a capacity, which go by whole rows */
-    bool masked;           /* guesses hidden words, which needs whole rows */
+    bool packed, padded;   /* rows have several samples, padding */
     int32_t rows;          /* of a micro-batch; 0: ROWS. MANY have the classifier by chunks */
     float smoothing;
     /* Tensor parallelism: the number of all-reduces in a layer, or 0 not to count them. They are those after attention

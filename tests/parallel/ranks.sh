@@ -50,6 +50,21 @@ write_talk()
     }' > "$work/talk.jsonl"
 }
 
+# write_masks: a tokenizer with a mask token, in the folder $work/masked
+write_masks()
+{
+    mkdir "$work/masked"
+    cat > "$work/masked/tokenizer.json" << 'END'
+{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "BertPreTokenizer"},
+ "post_processor": null,
+ "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+ "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+ "max_input_chars_per_word": 100,
+  "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[MASK]": 3, "Line": 4, "says": 5, "what": 6, "line": 7, "is": 8,
+  "the": 9, "square": 10, "of": 11}}}
+END
+}
+
 # ranks N NAME ARGUMENT...: a run of N ranks into $work/NAME; of mixed ones the first half computes on the cpu
 ranks()
 {

@@ -27,6 +27,10 @@
     "\"intermediate_size\": 48, \"max_position_embeddings\": "
 #define MIXTRAL "{\"model_type\": \"mixtral\", " SIZES HEADS("4", "2") "\"num_local_experts\": 4"
 #define BALANCED ", \"output_router_logits\": true, \"router_aux_loss_coef\": 0.02"
+#define MISTRAL "{\"model_type\": \"mistral\", " SIZES HEADS("8", "4") "\"sliding_window\": 7}"
+#define QWEN2                                                                             \
+    "{\"model_type\": \"qwen2\", " SIZES HEADS("8", "4") "\"use_sliding_window\": true, " \
+                                                         "\"sliding_window\": 9, \"max_window_layers\": 1}"
 #define QWEN                                                         \
     "{\"model_type\": \"qwen2_moe\", " SIZES HEADS(                  \
         "4", "2") "\"num_experts\": 4, \"num_experts_per_tok\": 2, " \
@@ -67,15 +71,21 @@ static const tested models[] = {
      .users = TENSOR_ALONE,
      .sums = 2,
      .outer = 1},
+    {.name = "llama of packed rows", .config = LLAMA, .users = CONTEXT_ONLY, .packed = true, .smoothing = 0.1f},
+    {.name = "gpt2 of padded rows", .config = GPT2, .users = CONTEXT_ONLY, .padded = true, .segments = 2},
+    {.name = "mistral of windows", .config = MISTRAL, .users = CONTEXT_ONLY, .packed = true, .padded = true},
+    {.name = "qwen2, a window in its last layer", .config = QWEN2, .users = CONTEXT_ONLY},
     {.name = "bert",
      .config = "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}",
-     .masked = true,
      .sums = 4},
+    {.name = "bert of padded rows",
+     .config = "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}",
+     .users = CONTEXT_ONLY,
+     .padded = true},
     {.name = "roberta",
      .config =
          "{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForMaskedLM\"], \"pad_token_id\": 60, " BERT "96}",
      .users = TENSOR_ALONE,
-     .masked = true,
      .sums = 4},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
@@ -106,7 +116,7 @@ static bool only_stages(void)
 /* Whether the ways of a case train a model. */
 static bool trains(const tested *t)
 {
-    if ((ways.expert > 1 && !t->experts) || (ways.context > 1 && (t->routers || t->masked)))
+    if ((ways.expert > 1 && !t->experts) || (ways.context > 1 && t->routers))
         return false;
     return t->users == TENSOR_ALONE ? only_tensor() : t->users == ALL_WAYS || ways.context > 1;
 }
@@ -135,6 +145,8 @@ static tx_status make(const char *device, const tested *t, const tx_config *conf
                                           .chunks = ways.chunks,
                                           .schedule = ways.schedule};
     s->rows = t->rows ? t->rows : ROWS;
+    s->packed = t->packed;
+    s->padded = t->padded;
     TX_TRY(tx_engine_create(&engine, &s->engine));
     TX_TRY(tx_model_create(s->engine, &s->model));
     if (sums)
@@ -159,6 +171,29 @@ static const int32_t *own_chunks(const int32_t *rows, int32_t count, int32_t *ow
     return own;
 }
 
+/* Writes the same numbers for each row: samples of 11, 9 and the other tokens, and lengths. */
+static tx_status write_samples(const side *s, bool together, int32_t input)
+{
+    int32_t starts[MANY * BLOCK], places[MANY * BLOCK], lengths[MANY], own[MANY * BLOCK];
+    const int32_t count = s->rows * BLOCK;
+    const size_t bytes = (size_t)(count / (together ? ways.context : 1)) * sizeof *own;
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t t = i % BLOCK;
+        starts[i] = t < 11 ? 0 : t < 20 ? 11 : 20;
+        places[i] = t - starts[i];
+        lengths[i / BLOCK] = BLOCK - 5 * (i / BLOCK % 3);
+    }
+    if (s->packed) {
+        TX_TRY(tx_plan_write(s->plan, tx_plan_input(s->plan, s->starts, input),
+                             together ? own_chunks(starts, s->rows, own) : starts, bytes));
+        TX_TRY(tx_plan_write(s->plan, tx_plan_input(s->plan, s->places, input),
+                             together ? own_chunks(places, s->rows, own) : places, bytes));
+    }
+    return s->padded ? tx_plan_write(s->plan, tx_plan_input(s->plan, s->lengths, input), lengths,
+                                     (size_t)s->rows * sizeof *lengths)
+                     : TX_OK;
+}
+
 /* The rows of a group in a micro-batch; `m` is its number among the runs of the step, or of a pipeline's inputs. */
 static tx_status write_batch(const side *s, bool together, int32_t m, const int32_t *tokens, const int32_t *labels)
 {
@@ -168,6 +203,7 @@ static tx_status write_batch(const side *s, bool together, int32_t m, const int3
     tx_tensor *const to[] = {tx_plan_input(s->plan, s->tokens, input), tx_plan_input(s->plan, s->labels, input)};
     TX_TRY(tx_model_set(s->model, TX_CONTROL_ACCUMULATE, m > 0));
     TX_TRY(tx_model_keep_controls(s->model, m));
+    TX_TRY(write_samples(s, together, input));
     TX_TRY(tx_plan_write(s->plan, to[0], together ? own_chunks(tokens, s->rows, own) : tokens, bytes));
     return tx_plan_write(s->plan, to[1], together ? own_chunks(labels, s->rows, own) : labels, bytes);
 }

@@ -54,6 +54,35 @@ from="--config_name $work/experts.json --train_file $work/text --block_size 32"
 { split 1 1 experts && split 4 2 experts42; } || fail "experts"
 alike experts experts42
 
+# Windows, packed rows and padding: ranks exchange their positions for heads.
+sed 's/llama/mistral/; s/"vocab_size": 257/"vocab_size": 257, "sliding_window": 9/' "$work/llama.json" > "$work/window.json"
+from="--config_name $work/window.json --train_file $work/text --block_size 32"
+{ split 1 1 window && split 4 2 window42; } || fail "a sliding window"
+alike window window42
+write_talk
+mkdir "$work/talks"
+cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/talks"
+sed 's/"vocab_size": 257/"vocab_size": 342/; s/32, "vocab/64, "vocab/' "$work/llama.json" > "$work/talks/config.json"
+for way in "--packing true" "--packing false" "--packing true --bf16" "--packing true --gradient_checkpointing"; do
+    from="--config_name $work/talks --tokenizer_name $work/talks --train_file $work/talk.jsonl --chat_template chatml --max_seq_length 64 $way"
+    { split 1 1 talk && split 4 2 talk42; } || fail "conversations, $way"
+    case $way in *bf16) limit=3e-3 ;; *) limit=2e-6 ;; esac
+    alike talk talk42 $limit
+    rm -r "$work/talk" "$work/talk42"
+done
+refused "2 of keys are not multiples of its 4 ranks" 4 4
+
+# A bidirectional model, with padding and without.
+write_masks
+echo '{"model_type": "bert", "architectures": ["BertForMaskedLM"], "vocab_size": 342, "hidden_size": 32,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 32}' \
+    > "$work/masked/config.json"
+for way in "" --line_by_line; do
+    from="--config_name $work/masked --train_file $work/text --max_seq_length 32 $way"
+    { split 1 1 masked1 --overwrite_output_dir && split 4 2 masked42 --overwrite_output_dir; } || fail "masked words $way"
+    alike masked1 masked42
+done
+
 from="--model_name_or_path $work/base --train_file $work/text --block_size 32"
 refused "must be a multiple of the group size" 2 4
 refused "--context_parallel and --sequence_parallel exclude each other" 4 2 --tensor_parallel 2 --sequence_parallel

@@ -38,16 +38,7 @@ config()
 config gpt2 '"model_type": "gpt2"'
 config llama "\"model_type\": \"llama\", \"intermediate_size\": 48, $llama"
 config bert '"model_type": "bert", "intermediate_size": 48'
-mkdir "$work/masked"
-cat > "$work/masked/tokenizer.json" << 'END'
-{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "BertPreTokenizer"},
- "post_processor": null,
- "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
- "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
- "max_input_chars_per_word": 100,
-  "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[MASK]": 3, "Line": 4, "says": 5, "what": 6, "line": 7, "is": 8,
-  "the": 9, "square": 10, "of": 11}}}
-END
+write_masks
 cat > "$work/masked/config.json" << 'END'
 {"model_type": "bert", "architectures": ["BertForMaskedLM"], "vocab_size": 12, "num_hidden_layers": 2,
  "hidden_size": 32,
