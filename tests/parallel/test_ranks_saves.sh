@@ -21,7 +21,8 @@ pair()
     # shellcheck disable=SC2086
     timeout -s KILL 60 "$launcher" -n 1 $first "$@" : -n 1 $second "$@" > "$work/out" 2> "$work/err"
     status=$?
-    [ $status -eq "$wanted" ] || fail "${folder##*/}: status $status, not $wanted"
+    # The launcher may kill a rank that is about to exit, which then counts as killed.
+    [ $status -eq "$wanted" ] || [ "$wanted $status" = "1 9" ] || fail "${folder##*/}: status $status, not $wanted"
 }
 
 # says TEXT: standard error has it
