@@ -191,7 +191,8 @@ void *tx_comm_gather(tx_comm *comm, const void *mine, size_t bytes, tx_status *s
 tx_status tx_comm_agree(tx_comm *comm, tx_status status, const char *what);
 
 /* Ends all waits of this process for other ranks, now and later: they fail with TX_IO and the message `why`. The
- * watchdog calls it, once, if another rank is lost. Transfers that have begun are left incomplete. */
+ * watchdog calls it, once, if another rank is lost, or the communicator if its library fails. Transfers that have begun
+ * are left incomplete. */
 void tx_comm_abandon(const char *why);
 /* Returns TX_OK, or TX_IO with the message after tx_comm_abandon. */
 tx_status tx_comm_abandoned(void);

@@ -117,11 +117,13 @@ tx_status tx_comm_agree(tx_comm *comm, tx_status status, const char *what)
     return status;
 }
 
-static char abandoned_because[512]; /* written once, before the flag */
-static atomic_bool abandoned;
+static char abandoned_because[512]; /* the first caller's, written before the flag */
+static atomic_bool abandoning, abandoned;
 
 void tx_comm_abandon(const char *why)
 {
+    if (atomic_exchange(&abandoning, true))
+        return;
     snprintf(abandoned_because, sizeof abandoned_because, "%s", why);
     atomic_store_explicit(&abandoned, true, memory_order_release);
 }
@@ -134,6 +136,7 @@ tx_status tx_comm_abandoned(void)
 void tx_comm_resume(void)
 {
     atomic_store_explicit(&abandoned, false, memory_order_release);
+    atomic_store(&abandoning, false);
 }
 
 int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank)

@@ -6,6 +6,7 @@
  * waits in MPI, because waiting calls of MPICH spin without yielding the core. */
 #include "api/base/arithmetic.h"
 #include "api/base/environment.h"
+#include "comm/comm.h"
 #include "comm/transport.h"
 
 #include <inttypes.h>
@@ -55,7 +56,9 @@ static tx_status check(int code, const char *call)
     char text[MPI_MAX_ERROR_STRING] = "unknown error";
     int length = 0;
     MPI_Error_string(code, text, &length);
-    return tx_fail(TX_IO, "%.*s failed: %s", (int)strcspn(call, "("), call, text);
+    const tx_status status = tx_fail(TX_IO, "%.*s failed: %s", (int)strcspn(call, "("), call, text);
+    tx_comm_abandon(tx_error()); /* the library notices a lost rank first, e.g. by a closed connection */
+    return status;
 }
 
 /* MPI libraries read the machine with hwloc, whose plugin lists OpenCL devices in this process. A driver that aborts

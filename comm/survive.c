@@ -104,8 +104,12 @@ bool tx_watchdog_survives(tx_watchdog *w)
 {
     if (!w)
         return false;
+    char why[512];
+    const bool failed = tx_comm_abandoned() != TX_OK;
+    snprintf(why, sizeof why, "%s", failed ? tx_error() : "");
     pthread_mutex_lock(&w->lock);
-    const bool survives = w->survives;
+    w->blames = w->blames || failed;
+    const bool survives = w->survives || (failed && tx_watchdog_survive(w, why));
     pthread_mutex_unlock(&w->lock);
     return survives;
 }

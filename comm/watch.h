@@ -93,7 +93,8 @@ bool tx_watchdog_is_launched(const tx_watchdog *watch);
  * has the time limit of a step to begin with WRITING, and TX_WATCHDOG_LONG then. Meanwhile a file of this rank is in
  * `folder`, which all ranks share (report.h). The process ends if the folder is removed. Pass "" to end this. */
 void tx_watchdog_keep(tx_watchdog *watch, const char *folder);
-/* Returns true if the watchdog has ended this rank's waits. */
+/* After a failure: returns true if this rank's waits were ended (tx_comm_abandon), by the watchdog or by a
+ * communicator that failed. */
 bool tx_watchdog_survives(tx_watchdog *watch);
 /* Ends the process of a surviving rank with TX_WATCHDOG_STATUS. */
 void tx_watchdog_leave(tx_watchdog *watch);
