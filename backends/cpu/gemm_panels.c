@@ -21,9 +21,8 @@
 
 /* The state of one thread. */
 typedef struct worker {
-    void *whole, *rest; /* product of a panel; product of a narrower last panel, else NULL */
-    tx_status status;   /* of a run */
-    char message[256];
+    void *whole, *rest;      /* product of a panel; product of a narrower last panel, else NULL */
+    tx_gemm_outcome outcome; /* of a run */
 } worker;
 
 typedef struct panels {
@@ -186,14 +185,10 @@ static tx_status run_one(panels *g, const tx_gemm_call *call, int64_t i)
     if (g->workers == 1)
         return run_worker(g, call, a, i, 0);
 #pragma omp parallel for schedule(static, 1) num_threads(g->workers)
-    for (int32_t w = 0; w < g->workers; w++) {
-        g->worker[w].status = run_worker(g, call, a, i, w);
-        if (g->worker[w].status) /* the message belongs to this thread */
-            snprintf(g->worker[w].message, sizeof g->worker[w].message, "%s", tx_error());
-    }
     for (int32_t w = 0; w < g->workers; w++)
-        if (g->worker[w].status)
-            return tx_fail(g->worker[w].status, "%s", g->worker[w].message);
+        tx_gemm_keep(&g->worker[w].outcome, run_worker(g, call, a, i, w));
+    for (int32_t w = 0; w < g->workers; w++)
+        TX_TRY(tx_gemm_report(&g->worker[w].outcome));
     return TX_OK;
 }
 

@@ -9,6 +9,8 @@
 #include "api/base/blocks.h"
 #include "gemm.h"
 
+#include <stdio.h>
+
 /* The operands of one run, as in tx_cpu_gemm_run. */
 typedef struct tx_gemm_call {
     const void *a, *b;
@@ -25,6 +27,23 @@ typedef struct tx_gemm_matrix {
     tx_dtype type;
     int64_t rows, columns, ld;
 } tx_gemm_matrix;
+
+/* What a thread of a team has done. Its message belongs to that thread, so a copy is kept for the caller. */
+typedef struct tx_gemm_outcome {
+    tx_status status;
+    char message[256];
+} tx_gemm_outcome;
+
+static inline void tx_gemm_keep(tx_gemm_outcome *o, tx_status status)
+{
+    o->status = status;
+    if (status)
+        snprintf(o->message, sizeof o->message, "%s", tx_error());
+}
+static inline tx_status tx_gemm_report(const tx_gemm_outcome *o)
+{
+    return o->status ? tx_fail(o->status, "%s", o->message) : TX_OK;
+}
 
 /* Sizes of scratch rounded up to whole cache lines: of `bytes` bytes, and of `count` fp32 numbers. */
 static inline int64_t tx_gemm_lines(int64_t bytes)

@@ -13,6 +13,8 @@
  */
 #include "gemm_parts.h"
 
+#include "api/base/arithmetic.h"
+
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,31 +39,21 @@ typedef struct cut {
     int32_t threads; /* of a tile */
 } cut;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static cut cut_of(const tx_cpu_gemm_spec *spec)
 {
     const tx_gemm *s = &spec->shape;
     cut c = {.items = 1, .rows = s->m, .columns = s->n, .threads = 1};
     if (1.0 / (double)s->m + 1.0 / (double)s->n < SMALL && s->k >= FEW_TERMS) {
-        const int64_t threads = least(s->m * s->n / RESULTS, s->k / TERMS_OF_A_RESULT);
-        c.threads = (int32_t)most(1, least(spec->threads, threads));
+        const int64_t threads = tx_min(s->m * s->n / RESULTS, s->k / TERMS_OF_A_RESULT);
+        c.threads = (int32_t)tx_max(1, tx_min(spec->threads, threads));
     } else {
-        c.columns = least(s->n, COLUMNS);
+        c.columns = tx_min(s->n, COLUMNS);
         const int64_t enough = tx_ceil_div(TERMS, c.columns * s->k),
                       share = tx_ceil_div(s->m, tx_ceil_div(TILES, tx_ceil_div(s->n, c.columns)));
-        const int64_t rows = tx_round_up(most(enough, share), ROWS);
-        c.rows = least(s->m, least(rows, MOST_ROWS));
+        const int64_t rows = tx_round_up(tx_max(enough, share), ROWS);
+        c.rows = tx_min(s->m, tx_min(rows, MOST_ROWS));
         if (c.rows == s->m && c.columns == s->n)
-            c.items = least(s->batch, tx_ceil_div(TERMS, s->m * s->n * s->k));
+            c.items = tx_min(s->batch, tx_ceil_div(TERMS, s->m * s->n * s->k));
     }
     c.by_items = tx_ceil_div(s->batch, c.items);
     c.by_rows = tx_ceil_div(s->m, c.rows);
@@ -100,8 +92,7 @@ static void copy(int32_t threads, const float *from, int64_t rows, int64_t colum
 /* The state of one thread: products of a whole tile, and of those that are the last in items or rows, or columns. */
 typedef struct worker {
     void *product[2][2];
-    tx_status status; /* of a run */
-    char message[256];
+    tx_gemm_outcome outcome; /* of a run */
 } worker;
 
 typedef struct tiles {
@@ -132,7 +123,7 @@ static tx_status create_tile(tiles *g, const int64_t size[3], void **product, ch
     tile.shape.n = size[2];
     tile.threads = g->cut.threads;
     TX_TRY(tx_gemm_dnnl_create(&tile, product, &bytes, variant));
-    g->worker_bytes = most(g->worker_bytes, tx_gemm_lines(bytes));
+    g->worker_bytes = tx_max(g->worker_bytes, tx_gemm_lines(bytes));
     return TX_OK;
 }
 
@@ -165,12 +156,11 @@ static void add_copies(tiles *g)
     }
 }
 
-static tx_status create_from(const tx_cpu_gemm_spec *spec, bool copies, void **product, int64_t *scratch_bytes,
+static tx_status create_from(const tx_cpu_gemm_spec *spec, cut c, bool copies, void **product, int64_t *scratch_bytes,
                              char variant[TX_GEMM_VARIANT])
 {
-    const cut c = cut_of(spec);
     const int64_t count = c.by_items * c.by_rows * c.by_columns;
-    const int32_t workers = c.threads > 1 ? 1 : (int32_t)least(spec->threads, count);
+    const int32_t workers = c.threads > 1 ? 1 : (int32_t)tx_min(spec->threads, count);
     tiles *g = calloc(1, sizeof *g + (size_t)workers * sizeof g->worker[0]);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
@@ -199,8 +189,8 @@ static tx_status create(const tx_cpu_gemm_spec *spec, void **product, int64_t *s
     const cut c = cut_of(spec);
     tx_status status = TX_UNSUPPORTED;
     if (c.by_rows * c.by_columns > 1 && pays_copies(spec))
-        status = create_from(spec, true, product, scratch_bytes, variant);
-    return status == TX_UNSUPPORTED ? create_from(spec, false, product, scratch_bytes, variant) : status;
+        status = create_from(spec, c, true, product, scratch_bytes, variant);
+    return status == TX_UNSUPPORTED ? create_from(spec, c, false, product, scratch_bytes, variant) : status;
 }
 
 static char *at(const void *data, tx_dtype type, int64_t element)
@@ -236,20 +226,15 @@ static tx_status run_tiles(tiles *g, const tx_gemm_call *call)
         return TX_OK;
     }
     for (int32_t w = 0; w < g->workers; w++)
-        g->worker[w].status = TX_OK;
+        g->worker[w].outcome.status = TX_OK;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(g->workers)
     for (int64_t t = 0; t < count; t++) {
         const int32_t w = omp_get_thread_num();
-        worker *own = &g->worker[w];
-        if (own->status)
-            continue;
-        own->status = run_tile(g, call, t, w);
-        if (own->status) /* the message belongs to this thread */
-            snprintf(own->message, sizeof own->message, "%s", tx_error());
+        if (!g->worker[w].outcome.status)
+            tx_gemm_keep(&g->worker[w].outcome, run_tile(g, call, t, w));
     }
     for (int32_t w = 0; w < g->workers; w++)
-        if (g->worker[w].status)
-            return tx_fail(g->worker[w].status, "%s", g->worker[w].message);
+        TX_TRY(tx_gemm_report(&g->worker[w].outcome));
     return TX_OK;
 }
 

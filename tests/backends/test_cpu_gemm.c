@@ -118,12 +118,12 @@ static void test_threads(void **state)
                                         {37, 17, 5000}, {200, 1500, 9}, {704, 984, 13}, {600, 900, 64},
                                         {96, 96, 2000}, {1000, 128, 70}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (size_t t = 0; t < TYPES; t++) {
-            const bool trans_a = (i + t) % 2 != 0, trans_b = (i + t) / 2 % 2 != 0;
-            tx_cpu_gemm_spec spec = dense(shapes[i][0], shapes[i][1], shapes[i][2], trans_a, trans_b);
-            spec.type = types[t].type;
-            spec.result = types[t].result;
-            spec.adds = spec.bias = true;
+        for (size_t t = 0; t < 2 * TYPES; t++) {
+            tx_cpu_gemm_spec spec = dense(shapes[i][0], shapes[i][1], shapes[i][2], (i + t) % 2 != 0, t >= TYPES);
+            spec.type = types[t % TYPES].type;
+            spec.result = types[t % TYPES].result;
+            spec.bias = i > 0;
+            spec.adds = true;
             expect_equal_bits(&spec);
             if (i % 4)
                 continue;
