@@ -74,7 +74,7 @@ struct tx_graph {
      * micro-batch is its copy of a tensor of micro-batch 0, or NULL if there is only one for all. */
     tx_tensor **repeated;
     int32_t repeats, repeated_tensors;
-    tx_tensor *starts, *starts_of; /* starts of all positions of rows of which this rank has a part, which it has */
+    tx_tensor *starts, *starts_of; /* starts of whole rows, and this rank's part of them (parallel/heads.c) */
     tx_tensor *places; /* positions of the tokens in context-parallel chunks, once they are needed (build.c) */
     /* If the model is divided among devices: `sent` has the tensors for the next stage and `received` those from the
      * stage before, which are inputs. Both have the same order and end with NULL. */

@@ -55,6 +55,12 @@ static inline int64_t tx_mesh_gap(const tx_mesh *mesh, int64_t length)
     return (mesh->context.size - 1 - mesh->context.rank) * length;
 }
 
+/* Returns the index, among all chunks of a row, of the first or second chunk of a rank of the context axis. */
+static inline int32_t tx_mesh_chunk(int32_t ranks, int32_t rank, int second)
+{
+    return second ? 2 * ranks - 1 - rank : rank;
+}
+
 /* Returns the axis of a communicator. It divides nothing if that is NULL or has one rank. */
 static inline tx_mesh_axis tx_mesh_along(tx_comm *comm)
 {

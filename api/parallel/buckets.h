@@ -197,6 +197,8 @@ void tx_parallel_add_waits(tx_graph *graph);
 void tx_parallel_add_squares(tx_graph *graph);
 void tx_parallel_add_updates(tx_graph *graph);
 
+/* Allocates a planned buffer in host memory for messages, which need no window. */
+tx_tensor *tx_parallel_buffer(tx_graph *graph, tx_dtype dtype, tx_shape shape);
 /* Emits CP_TO_HEADS or CP_TO_ROWS of x, which may be NULL after an earlier failure. */
 tx_tensor *tx_cp_move(tx_tensor *x, tx_op op, const tx_attrs *attrs);
 

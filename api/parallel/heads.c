@@ -11,18 +11,22 @@
 
 /* ---- Graph ------------------------------------------------------------------------------------------- */
 
+tx_tensor *tx_parallel_buffer(tx_graph *graph, tx_dtype dtype, tx_shape shape)
+{
+    const bool host = graph->model->engine->backend->host_memory;
+    if (!host)
+        graph->model->arena[TX_ARENA_OFFLOADED].space = TX_SPACE_PINNED;
+    return tx_tensor_planned(graph, dtype, shape, host ? TX_ARENA_PLANNED : TX_ARENA_OFFLOADED);
+}
+
 tx_tensor *tx_cp_move(tx_tensor *x, tx_op op, const tx_attrs *attrs)
 {
     if (!x)
         return NULL;
-    tx_graph *graph = x->graph;
-    const bool host = graph->model->engine->backend->host_memory;
     const int64_t copies = attrs->attention.heads > 0 ? 1 : attrs->rows;
-    tx_tensor *w = tx_tensor_planned(graph, x->dtype, TX_SHAPE(2 * copies * tx_shape_count(&x->shape)),
-                                     host ? TX_ARENA_PLANNED : TX_ARENA_OFFLOADED);
-    if (!host)
-        graph->model->arena[TX_ARENA_OFFLOADED].space = TX_SPACE_PINNED;
-    return w ? tx_emit(graph, &(tx_emit_args){.op = op, .attrs = *attrs, .in = {x}, .out[TX_OUT(cp_to_heads, w)] = w})
+    tx_tensor *w = tx_parallel_buffer(x->graph, x->dtype, TX_SHAPE(2 * copies * tx_shape_count(&x->shape)));
+    return w ? tx_emit(x->graph,
+                       &(tx_emit_args){.op = op, .attrs = *attrs, .in = {x}, .out[TX_OUT(cp_to_heads, w)] = w})
              : NULL;
 }
 
@@ -115,7 +119,7 @@ static void copy_chunks(const sizes *s, int32_t rank, char *whole, char *block, 
 {
     const int64_t bytes = s->length * s->columns;
     for (int64_t i = 0; i < 2 * s->samples; i++, block += bytes) {
-        const int64_t chunk = i % 2 == 0 ? rank : 2 * s->ranks - 1 - rank;
+        const int64_t chunk = tx_mesh_chunk(s->ranks, rank, i % 2 != 0);
         char *part = whole + (i / 2 * 2 * s->ranks + chunk) * bytes;
         memcpy(out ? block : part, out ? part : block, (size_t)bytes);
     }

@@ -30,10 +30,10 @@ static tx_status move(const tx_infer *c, int64_t times, int64_t parts)
 {
     const tx_operand *x = &c->in[0];
     const int64_t ranks = c->attrs->rows, heads = c->attrs->attention.heads, kv = c->attrs->attention.kv_heads;
-    const int64_t unit = (heads + 2 * kv) * times / ranks;
     TX_TRY(heads > 0 || x->dtype != TX_I32 ? tx_require(c, "H3") : tx_require_rank(c, 0, 3));
-    if (ranks < 2 || heads < 0 || kv < 0 || heads % ranks != 0 || kv % ranks != 0 ||
-        (heads > 0 && x->shape.dim[2] % unit != 0) || x->shape.dim[1] % (2 * parts) != 0)
+    const bool divides = ranks > 1 && heads >= 0 && kv >= 0 && heads % ranks == 0 && kv % ranks == 0;
+    if (!divides || (heads > 0 && x->shape.dim[2] % ((heads + 2 * kv) * times / ranks) != 0) ||
+        x->shape.dim[1] % (2 * parts) != 0)
         return tx_refuse(c, "%" PRId64 " ranks cannot divide %s of %" PRId64 " and %" PRId64 " heads", ranks,
                          TX_TEXT(x->shape), heads, kv);
     if (tx_present(&c->out[1]))

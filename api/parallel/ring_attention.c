@@ -52,9 +52,7 @@ static void append(const ring *r, tx_op op, const message *m, tx_tensor *in, tx_
 static message message_of(const ring *r, tx_tensor *x, int32_t peer, int32_t number)
 {
     const bool host = r->graph->model->engine->backend->host_memory;
-    tx_tensor *w = !x || host ? x : tx_tensor_planned(r->graph, x->dtype, x->shape, TX_ARENA_OFFLOADED);
-    if (w && !host)
-        r->graph->model->arena[TX_ARENA_OFFLOADED].space = TX_SPACE_PINNED;
+    tx_tensor *w = !x || host ? x : tx_parallel_buffer(r->graph, x->dtype, x->shape);
     return (message){x, w, peer, number};
 }
 
@@ -138,21 +136,15 @@ static void join_chunks(const ring *r, tx_tensor *const chunk[2], tx_tensor *out
 
 /* ---- Pairs ------------------------------------------------------------------------------------------- */
 
-/* Returns the index of a rank's chunk among all chunks of a row. */
-static int32_t chunk_index(const ring *r, int32_t rank, int chunk)
-{
-    return chunk == 0 ? rank : 2 * r->size - 1 - rank;
-}
-
 /* Whether some query of rank `rank`, at least in its later chunk, sees chunk `key` of rank `other`. */
 static bool needs(const ring *r, int32_t rank, int32_t other, int key)
 {
-    return chunk_index(r, other, key) <= chunk_index(r, rank, 1);
+    return tx_mesh_chunk(r->size, other, key) <= tx_mesh_chunk(r->size, rank, 1);
 }
 
 static bool sees(const ring *r, int query, int32_t other, int key)
 {
-    return chunk_index(r, other, key) <= chunk_index(r, r->rank, query);
+    return tx_mesh_chunk(r->size, other, key) <= tx_mesh_chunk(r->size, r->rank, query);
 }
 
 static int32_t rank_before(const ring *r, int32_t steps)
@@ -168,13 +160,13 @@ static int32_t rank_after(const ring *r, int32_t steps)
 /* Concatenates q of one chunk with k and v of another. */
 static tx_tensor *pack_qkv(const ring *r, int query, int32_t other, int key, tx_tensor *kv)
 {
-    const bool same = chunk_index(r, other, key) == chunk_index(r, r->rank, query);
+    const bool same = tx_mesh_chunk(r->size, other, key) == tx_mesh_chunk(r->size, r->rank, query);
     return same ? r->own[query] : join(r, r->own[query], r->queries, kv, r->qkv->dtype, NULL);
 }
 
 static tx_attrs attrs_of(const ring *r, int query, int32_t other, int key)
 {
-    const int32_t row = chunk_index(r, r->rank, query), column = chunk_index(r, other, key);
+    const int32_t row = tx_mesh_chunk(r->size, r->rank, query), column = tx_mesh_chunk(r->size, other, key);
     tx_attrs attrs = r->node.attrs;
     attrs.attention.causal = row == column;
     attrs.draw.row = row * r->length;

@@ -156,22 +156,16 @@ static tx_tensor *step(tx_stack *b, tx_tensor *table, tx_tensor *mask)
 tx_tensor *tx_t5_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     tx_stack b;
-    int32_t chunk;
     if (tx_stack_open(graph, config, options, tx_t5_rows, &b))
         return NULL;
     tx_tensor *target = tx_find_input(graph, "decoder_input_ids"), *mask = tx_find_input(graph, "source_mask");
     tx_tensor *table = tx_stack_weight(&b, TX_T5_EMBED);
-    if (tx_graph_cp_size(graph, &chunk) > 1)
-        tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED, "%s: ranks cannot divide the positions of a row",
-                                     config->architecture->type));
-    else if (options->cache > 0)
+    if (options->cache > 0)
         return mask ? step(&b, table, mask) : keep(&b, encode(&b, table, tx_relative_mask(&b)));
-    else if (target && tx_tensor_shape(target)->rank == 2)
+    if (target && tx_tensor_shape(target)->rank == 2)
         return whole(&b, table, target);
-    else
-        tx_graph_fail(graph,
-                      tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder needs decoder_input_ids, I32 [B, T]",
-                              config->architecture->class_name));
+    tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder needs decoder_input_ids, I32 [B, T]",
+                                 config->architecture->class_name));
     return NULL;
 }
 

@@ -103,8 +103,7 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
 {
     const tx_trainer_options *o = tx_trainer_options_of(trainer);
     tx_comm *comm = o->across ? o->across : o->comm;
-    const tx_comm *context = o->parallel.context;
-    const int64_t rows = o->eval_batch, same = context ? context->size : 1, ranks = comm ? comm->size / same : 1;
+    const int64_t rows = o->eval_batch, same = tx_trainer_chunks(o), ranks = comm ? comm->size / same : 1;
     TX_TRY(tx_trainer_check_samples(o, samples));
     if (same > 1 && samples->task->keep)
         return tx_fail(TX_UNSUPPORTED, "context parallelism is not implemented for evaluations of %s",

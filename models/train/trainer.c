@@ -37,12 +37,7 @@ struct tx_trainer {
     void *vote_context;
 };
 
-/* cp_size, the number of ranks that shard the positions of a row, and cp_rank. */
-static int64_t chunks_of(const tx_trainer_options *o)
-{
-    return o->parallel.context ? o->parallel.context->size : 1;
-}
-
+/* This rank among those that divide the positions of a row. */
 static int64_t chunk_of(const tx_trainer_options *o)
 {
     return o->parallel.context ? o->parallel.context->rank : 0;
@@ -52,7 +47,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t wh
 {
     const tx_trainer_options *o = &trainer->options;
     const tx_task *task = o->task;
-    const int64_t block = tx_trainer_length(o, which) / chunks_of(o);
+    const int64_t block = tx_trainer_length(o, which) / tx_trainer_chunks(o);
     result->positions = block;
     TX_TRY(tx_graph_create(trainer->model, &result->graph));
     const tx_dtype products = train ? o->autocast : o->eval_autocast;
@@ -137,7 +132,7 @@ static tx_status prepare(tx_trainer *trainer)
         trainer->padding = malloc((size_t)(o->batch * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->padding ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a micro-batch"));
     }
-    if (tx_trainer_plans(o) > 1 || chunks_of(o) > 1 || o->task->generates) {
+    if (tx_trainer_plans(o) > 1 || tx_trainer_chunks(o) > 1 || o->task->generates) {
         const int64_t rows = o->batch > o->eval_batch ? o->batch : o->eval_batch;
         trainer->narrow = malloc((size_t)(rows * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->narrow ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows"));
@@ -279,7 +274,8 @@ tx_status tx_trainer_average(tx_trainer *trainer, bool averaged)
 static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const tx_batch *batch, int32_t micro_batch)
 {
     const tx_trainer_options *o = &trainer->options;
-    const tx_narrowing narrow = {o->task, o->block, plan->positions, chunk_of(o), chunks_of(o), trainer->narrow};
+    const tx_narrowing narrow = {o->task,        o->block, plan->positions, chunk_of(o), tx_trainer_chunks(o),
+                                 trainer->narrow};
     for (int32_t f = 0; o->task->fields[f].name; f++) {
         tx_tensor *field = tx_plan_input(plan->plan, plan->field[f], micro_batch);
         const tx_shape *shape = tx_tensor_shape(field);

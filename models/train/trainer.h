@@ -104,6 +104,8 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps);
  * Steps and evaluations select theirs. They are the same except with schedule-free optimizers. */
 tx_status tx_trainer_average(tx_trainer *trainer, bool averaged);
 
+/* The number of ranks that divide the positions of a row. */
+int64_t tx_trainer_chunks(const tx_trainer_options *o);
 /* The number of plans: from whole rows to the shortest rows. Pipeline stages have one plan, and so have expert-parallel
  * ranks, which must run the same one. */
 int32_t tx_trainer_plans(const tx_trainer_options *o);

@@ -6,9 +6,14 @@
 
 #include <inttypes.h>
 
+int64_t tx_trainer_chunks(const tx_trainer_options *o)
+{
+    return o->parallel.context ? o->parallel.context->size : 1;
+}
+
 tx_status tx_trainer_check(const tx_trainer_options *o)
 {
-    const int64_t chunks = o->parallel.context ? o->parallel.context->size : 1;
+    const int64_t chunks = tx_trainer_chunks(o);
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "trainer: the options' size field is %zu, expected %zu", o->size, sizeof *o);
     if (!o->task)
@@ -66,8 +71,7 @@ static int32_t targets_of(const tx_trainer_options *o)
 int64_t tx_trainer_length(const tx_trainer_options *o, int32_t which)
 {
     const int64_t parts = o->lengths > 1 ? o->lengths / targets_of(o) : 1;
-    const int64_t chunks = o->parallel.context ? o->parallel.context->size : 1;
-    return part_of(o->block, parts - which / targets_of(o), parts, UNIT * chunks);
+    return part_of(o->block, parts - which / targets_of(o), parts, UNIT * tx_trainer_chunks(o));
 }
 
 int64_t tx_trainer_target(const tx_trainer_options *o, int32_t which)

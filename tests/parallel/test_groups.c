@@ -171,23 +171,28 @@ static const int32_t *own_chunks(const int32_t *rows, int32_t count, int32_t *ow
     return own;
 }
 
+/* Writes this rank's part of `rows`, one number for each token, to an input of micro-batch `input`. */
+static tx_status write_rows(const side *s, bool together, tx_tensor *to, int32_t input, const int32_t *rows)
+{
+    int32_t own[MANY * BLOCK];
+    const size_t bytes = (size_t)(s->rows * BLOCK / (together ? ways.context : 1)) * sizeof *own;
+    return tx_plan_write(s->plan, tx_plan_input(s->plan, to, input), together ? own_chunks(rows, s->rows, own) : rows,
+                         bytes);
+}
+
 /* Writes the same numbers for each row: samples of 11, 9 and the other tokens, and lengths. */
 static tx_status write_samples(const side *s, bool together, int32_t input)
 {
-    int32_t starts[MANY * BLOCK], places[MANY * BLOCK], lengths[MANY], own[MANY * BLOCK];
-    const int32_t count = s->rows * BLOCK;
-    const size_t bytes = (size_t)(count / (together ? ways.context : 1)) * sizeof *own;
-    for (int32_t i = 0; i < count; i++) {
+    int32_t starts[MANY * BLOCK], places[MANY * BLOCK], lengths[MANY];
+    for (int32_t i = 0; i < s->rows * BLOCK; i++) {
         const int32_t t = i % BLOCK;
         starts[i] = t < 11 ? 0 : t < 20 ? 11 : 20;
         places[i] = t - starts[i];
         lengths[i / BLOCK] = BLOCK - 5 * (i / BLOCK % 3);
     }
     if (s->packed) {
-        TX_TRY(tx_plan_write(s->plan, tx_plan_input(s->plan, s->starts, input),
-                             together ? own_chunks(starts, s->rows, own) : starts, bytes));
-        TX_TRY(tx_plan_write(s->plan, tx_plan_input(s->plan, s->places, input),
-                             together ? own_chunks(places, s->rows, own) : places, bytes));
+        TX_TRY(write_rows(s, together, s->starts, input, starts));
+        TX_TRY(write_rows(s, together, s->places, input, places));
     }
     return s->padded ? tx_plan_write(s->plan, tx_plan_input(s->plan, s->lengths, input), lengths,
                                      (size_t)s->rows * sizeof *lengths)
@@ -197,15 +202,12 @@ static tx_status write_samples(const side *s, bool together, int32_t input)
 /* The rows of a group in a micro-batch; `m` is its number among the runs of the step, or of a pipeline's inputs. */
 static tx_status write_batch(const side *s, bool together, int32_t m, const int32_t *tokens, const int32_t *labels)
 {
-    int32_t own[MANY * BLOCK];
-    const size_t bytes = (size_t)(s->rows * BLOCK / (together ? ways.context : 1)) * sizeof *own;
     const int32_t input = together && ways.stages > 1 ? m : 0;
-    tx_tensor *const to[] = {tx_plan_input(s->plan, s->tokens, input), tx_plan_input(s->plan, s->labels, input)};
     TX_TRY(tx_model_set(s->model, TX_CONTROL_ACCUMULATE, m > 0));
     TX_TRY(tx_model_keep_controls(s->model, m));
     TX_TRY(write_samples(s, together, input));
-    TX_TRY(tx_plan_write(s->plan, to[0], together ? own_chunks(tokens, s->rows, own) : tokens, bytes));
-    return tx_plan_write(s->plan, to[1], together ? own_chunks(labels, s->rows, own) : labels, bytes);
+    TX_TRY(write_rows(s, together, s->tokens, input, tokens));
+    return write_rows(s, together, s->labels, input, labels);
 }
 
 tx_status groups_backward(side *s, int32_t number, int32_t together)

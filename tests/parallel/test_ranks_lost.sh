@@ -9,7 +9,7 @@
 device=$3
 hosts=${4:-2}
 times=${5:-1}
-patience=${6:-6} # more ranks than cores come late
+patience=${6:-$((hosts > 2 ? 6 : 3))} # more ranks than cores come late
 shards=${7:+--zero_stage $7 --zero_hpz_partition_size 2}
 . "${0%/*}/ranks.sh"
 . "${0%/*}/lost.sh"
