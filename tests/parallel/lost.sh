@@ -4,6 +4,9 @@
 # shellcheck shell=sh disable=SC2154
 name=txl$$
 
+# Hosts that are processes do not read each other's memory: UCX aborts a process whose peer dies meanwhile.
+[ "${hosts:-0}" -gt 2 ] || export UCX_TLS=tcp,self TX_COMM_SHM=2
+
 # await COMMAND...: waits for its success, for at most 100 seconds
 await()
 {
@@ -53,10 +56,9 @@ export TX_TEST_HOST=$work
 eval "exec \$*"
 END
     chmod +x "$work/launch"
-    # Hosts do not read each other's memory: UCX aborts a process whose peer dies meanwhile.
     start_launch()
     {
-        UCX_TLS=tcp,self TX_COMM_SHM=2 timeout -s KILL 300 "$bin/txlaunch" --launcher "$launcher" \
+        timeout -s KILL 300 "$bin/txlaunch" --launcher "$launcher" \
             --launcher_args "-launcher ssh -launcher-exec $work/launch" --hosts 127.0.0.2:2,127.0.0.3:2 "$@"
     }
     lose_host()
