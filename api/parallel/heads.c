@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Context parallelism for attention that ring_attention.c does not compute: windows, padding, packed samples and
+ * Context parallelism for attention that ring_attention.c does not compute: windows, padding, packed samples, sinks and
  * bidirectional models. Each rank gets whole rows with an equal part of the heads. It returns the results to the ranks
  * that have the positions (Jacobs et al., DeepSpeed Ulysses, 2023). The ops that move both are all-to-alls, and each
  * other's gradients. */
@@ -46,30 +46,39 @@ static tx_tensor *whole_starts(tx_tensor *starts)
     return graph->starts;
 }
 
+/* Elements first .. first + count - 1 of a vector. */
+static tx_tensor *part_of(tx_tensor *x, int64_t first, int64_t count)
+{
+    x = x ? tx_shift_rows(tx_reshape(x, TX_SHAPE(1, tx_shape_count(&x->shape))), count, first, 0) : NULL;
+    return x ? tx_reshape(x, TX_SHAPE(count)) : NULL;
+}
+
 tx_tensor *tx_parallel_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, tx_tensor *sinks,
                                  const tx_attrs *attrs)
 {
     const tx_mesh_axis *ranks = &qkv->graph->model->mesh.context;
-    const bool ring = attrs->attention.causal && attrs->attention.window == 0 && !lengths && !starts;
-    if (ranks->size == 1 || ring || sinks)
+    const bool ring = attrs->attention.causal && attrs->attention.window == 0 && !lengths && !starts && !sinks;
+    if (ranks->size == 1 || ring)
         return TX_EMIT(qkv, ATTENTION, *attrs, qkv, lengths, starts, sinks);
     if (attrs->attention.heads % ranks->size != 0 || attrs->attention.kv_heads % ranks->size != 0)
         return tx_graph_refuse(
             qkv->graph, tx_fail(TX_UNSUPPORTED,
-                                "context parallelism with windows, padding, packed samples or bidirectional attention "
-                                "divides the heads: %d and %d of keys are not multiples of its %d ranks",
+                                "context parallelism with windows, padding, packed samples, sinks or bidirectional "
+                                "attention divides the heads: %d and %d of keys are not multiples of its %d ranks",
                                 (int)attrs->attention.heads, (int)attrs->attention.kv_heads, (int)ranks->size));
+    const int32_t heads = attrs->attention.heads / ranks->size, first = ranks->rank * heads;
     const tx_attrs all = TX_ATTRS(.attention.heads = attrs->attention.heads,
                                   .attention.kv_heads = attrs->attention.kv_heads, .rows = ranks->size),
                    results = TX_ATTRS(.attention.heads = attrs->attention.heads, .rows = ranks->size);
     tx_attrs own = *attrs;
     own.attention.whole = true;
-    own.attention.heads /= ranks->size;
+    own.attention.heads = heads;
     own.attention.kv_heads /= ranks->size;
-    own.first += ranks->rank * own.attention.heads;
+    own.first += first;
     starts = starts ? whole_starts(starts) : NULL;
     qkv = tx_cp_move(qkv, TX_OP_CP_TO_HEADS, &all);
-    return tx_cp_move(TX_EMIT(qkv, ATTENTION, own, qkv, lengths, starts), TX_OP_CP_TO_ROWS, &results);
+    sinks = part_of(sinks, first, heads);
+    return tx_cp_move(TX_EMIT(qkv, ATTENTION, own, qkv, lengths, starts, sinks), TX_OP_CP_TO_ROWS, &results);
 }
 
 /* ---- Execution --------------------------------------------------------------------------------------- */

@@ -347,8 +347,6 @@ static int packed_of(tx_op op)
 
 static tx_status check(const tx_node *n, int packed)
 {
-    if (packed == 0 && n->in[TX_IN(attention, sinks)])
-        return tx_fail(TX_UNSUPPORTED, "context parallelism does not support attention sinks; train without it");
     if (n->in[packed]->shape.dim[1] % 8 != 0)
         return tx_fail(TX_UNSUPPORTED,
                        "context parallelism: %" PRId64 " positions are not two chunks of a multiple of 4",

@@ -28,6 +28,9 @@
 #define MIXTRAL "{\"model_type\": \"mixtral\", " SIZES HEADS("4", "2") "\"num_local_experts\": 4"
 #define BALANCED ", \"output_router_logits\": true, \"router_aux_loss_coef\": 0.02"
 #define MISTRAL "{\"model_type\": \"mistral\", " SIZES HEADS("8", "4") "\"sliding_window\": 7}"
+#define GPT_OSS                                                                                          \
+    "{\"model_type\": \"gpt_oss\", " SIZES HEADS("8", "4") "\"head_dim\": 8, \"num_local_experts\": 4, " \
+                                                           "\"num_experts_per_tok\": 2, \"sliding_window\": 7}"
 #define QWEN2                                                                             \
     "{\"model_type\": \"qwen2\", " SIZES HEADS("8", "4") "\"use_sliding_window\": true, " \
                                                          "\"sliding_window\": 9, \"max_window_layers\": 1}"
@@ -75,6 +78,7 @@ static const tested models[] = {
     {.name = "gpt2 of padded rows", .config = GPT2, .users = CONTEXT_ONLY, .padded = true, .segments = 2},
     {.name = "mistral of windows", .config = MISTRAL, .users = CONTEXT_ONLY, .packed = true, .padded = true},
     {.name = "qwen2, a window in its last layer", .config = QWEN2, .users = CONTEXT_ONLY},
+    {.name = "gpt_oss, with sinks", .config = GPT_OSS, .users = CONTEXT_ONLY},
     {.name = "bert",
      .config = "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}",
      .sums = 4},
