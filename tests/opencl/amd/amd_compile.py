@@ -19,7 +19,7 @@ from targets import ALWAYS, amd_command, newest_clang
 # amd_image.h
 MAGIC, NAME = 0x31414D44, 64
 NONE, SCALAR, VECTOR, CONSTANT = range(4)
-NEGATED, ABSOLUTE = 1, 2
+NEGATED, ABSOLUTE, SIGNED = 1, 2, 4
 WHOLE, LOW_WORD, HIGH_WORD, LOW_HALF, HIGH_HALF, BYTE = range(6)
 VCC, TTMP, NULL, M0, EXEC, ASIDE = 106, 108, 124, 125, 126, 512
 KINDS = ["by_value", "global_buffer", "dynamic_shared_pointer"]
@@ -63,6 +63,8 @@ def operand(text):
         change, text = NEGATED, text[1:]
     if text.startswith("|"):
         change, text = change | ABSOLUTE, text[1:-1]
+    if text.startswith("sext("):
+        change, text = SIGNED, text[5:-1]
     if text == "off":
         return EMPTY, 0
     if text in SPECIAL:

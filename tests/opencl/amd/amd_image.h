@@ -17,7 +17,7 @@ typedef struct amd_header {
 #define AMD_NAME 64
 
 enum { AMD_NONE, AMD_SCALAR, AMD_VECTOR, AMD_CONSTANT };
-enum { AMD_NEGATED = 1, AMD_ABSOLUTE = 2 }; /* of a float */
+enum { AMD_NEGATED = 1, AMD_ABSOLUTE = 2, AMD_SIGNED = 4 }; /* of a float; a part of a register extends its sign */
 /* The part of a register that is read: all, a word of 16 bits, a half as a float, or a byte, the first of four. */
 enum { AMD_WHOLE, AMD_LOW_WORD, AMD_HIGH_WORD, AMD_LOW_HALF, AMD_HIGH_HALF, AMD_BYTE };
 

@@ -48,10 +48,14 @@ static uint32_t half_as_float(uint32_t bits)
 
 static uint32_t changed(const amd_operand *o, uint32_t x)
 {
-    if (o->part >= AMD_BYTE)
+    const bool extends = o->change & AMD_SIGNED;
+    if (o->part >= AMD_BYTE) {
         x = x >> 8 * (o->part - AMD_BYTE) & 0xff;
-    else if (o->part != AMD_WHOLE)
+        x = extends ? (uint32_t)(int8_t)x : x;
+    } else if (o->part != AMD_WHOLE) {
         x = o->part == AMD_LOW_WORD || o->part == AMD_LOW_HALF ? x & 0xffff : x >> 16;
+        x = extends ? (uint32_t)(int16_t)x : x;
+    }
     if (o->part == AMD_LOW_HALF || o->part == AMD_HIGH_HALF)
         x = half_as_float(x);
     if (o->change & AMD_ABSOLUTE)
