@@ -35,12 +35,16 @@ typedef enum tx_collective {
         TX_COLLECTIVE_COUNT
 } tx_collective;
 
+enum { TX_COMM_BLOCK = 64 };
+
 typedef struct tx_transfer {
     tx_collective kind;
     tx_dtype dtype; /* F32, BF16 (summed in fp32 and rounded once) or I32 (wraps on overflow) */
-    tx_dtype wire;  /* usually equal to dtype. BF16 with F32 data: each host's contribution to a sum is rounded to 16
-                       bits, the sum is computed in fp32 and rounded again. Ignored if all ranks share memory, and for
-                       kinds without a sum */
+    /* Usually equal to dtype. BF16 with F32 data: each host's contribution to a sum is rounded to 16 bits, the sum is
+     * computed in fp32 and rounded again. U8 with F32 or BF16 data: the same in 8 bits, with a scale for each
+     * TX_COMM_BLOCK elements, of whose largest magnitude each rounding is off by at most 1/253. Ignored if all ranks
+     * share memory, and for kinds without a sum. */
+    tx_dtype wire;
     int32_t root;   /* root of a BROADCAST */
     int32_t bucket; /* bucket number in status messages; -1 if none */
     void *data;     /* in a window at the same offset on all ranks, or outside windows on all ranks */

@@ -38,7 +38,7 @@ tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *t)
     if (t->kind == TX_BARRIER)
         return TX_OK;
     TX_TRY(check_data(call, t->data, t->count, t->dtype));
-    if (t->wire != t->dtype && !(t->dtype == TX_F32 && t->wire == TX_BF16))
+    if (t->wire != t->dtype && !(t->dtype == TX_F32 && t->wire == TX_BF16) && !(t->dtype != TX_I32 && t->wire == TX_U8))
         return tx_fail(TX_INVALID, "%s: %s cannot be sent as %s", call, tx_dtype_name(t->dtype),
                        tx_dtype_name(t->wire));
     if (t->kind == TX_BROADCAST && (t->root < 0 || t->root >= comm->size))

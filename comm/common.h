@@ -13,7 +13,10 @@ tx_status tx_comm_check_block(const tx_all_to_all *all_to_all, int32_t rank);
 /* The same for a message. */
 tx_status tx_comm_check_message(const tx_comm *comm, const tx_message *message);
 
-/* A term of a sum: the sum over `ranks` consecutive ranks, in F32, BF16 or I32. */
+/* The bytes of so many elements in a message: those of the data, or with U8 of blocks of TX_COMM_BLOCK. */
+int64_t tx_comm_bytes(int64_t count, tx_dtype dtype);
+
+/* A term of a sum: the sum over `ranks` consecutive ranks, in F32, BF16, I32, or U8 (tx_transfer.wire). */
 typedef struct tx_term {
     const void *data;
     tx_dtype dtype;
@@ -22,8 +25,8 @@ typedef struct tx_term {
 
 /* Computes `count` elements of the sum of the terms and writes them to each of out[0] .. out[outs - 1]. The terms
  * cover the ranks in order and form subtrees of the tree (tx_comm_split). Sums are computed in fp32 and rounded
- * once if `dtype` is BF16; I32 wraps on overflow. An `out` may be identical to the data of a term. A single term is
- * copied or converted. */
+ * once if `dtype` is BF16 or U8; I32 wraps on overflow. An `out` may be identical to the data of a term. A single term
+ * is copied or converted. */
 void tx_comm_sum(const tx_term *term, int32_t terms, void *const *out, int32_t outs, int64_t count, tx_dtype dtype);
 
 /* Returns UNSUPPORTED if the launcher started many ranks but this process sees only one. Otherwise each process

@@ -198,10 +198,10 @@ static bool receives_result(const tx_exchange *e, int32_t group)
     return e->spreads && !root_in(e, group);
 }
 
-/* Returns the number of elements in a group's contribution. */
-static int64_t addend_count(const tx_exchange *e, int32_t group, tx_comm_piece p)
+/* Returns the bytes of a group's contribution. */
+static int64_t addend_bytes(const tx_exchange *e, int32_t group, tx_comm_piece p)
 {
-    return e->sums ? e->layout->nodes[group] * p.count : p.count;
+    return (e->sums ? e->layout->nodes[group] : 1) * tx_comm_bytes(p.count, e->node);
 }
 
 /* Returns the address of the addends of a group in a lane. */
@@ -210,7 +210,7 @@ static char *addends_of(const tx_exchange *e, const lane *s, int32_t group, tx_c
     int64_t before = 0;
     for (int32_t g = 0; g < group; g++)
         before += g == e->mine ? 0 : e->layout->nodes[g];
-    return s->addends + before * p.count * (int64_t)tx_dtype_size(e->node);
+    return s->addends + before * tx_comm_bytes(p.count, e->node);
 }
 
 static tx_term segment_term(const tx_exchange *e, int32_t rank, tx_comm_piece p)
@@ -227,7 +227,7 @@ static void sum_nodes(tx_exchange *e, tx_comm_piece p, char *buffer)
             continue;
         for (int32_t i = 0; i < node->count; i++)
             e->term[i] = segment_term(e, node->first + i, p);
-        void *out = buffer + node->index * p.count * (int64_t)tx_dtype_size(e->node);
+        void *out = buffer + node->index * tx_comm_bytes(p.count, e->node);
         tx_comm_sum(e->term, node->count, &out, 1, p.count, e->node);
         e->traffic->shared += (node->count - 1) * p.count * e->bytes;
     }
@@ -237,7 +237,7 @@ static void sum_nodes(tx_exchange *e, tx_comm_piece p, char *buffer)
  * is rounded, this group's nodes replace its data. */
 static int32_t all_terms(tx_exchange *e, const lane *s, tx_comm_piece p)
 {
-    const int64_t step = p.count * (int64_t)tx_dtype_size(e->node);
+    const int64_t step = tx_comm_bytes(p.count, e->node);
     int32_t terms = 0;
     for (int32_t n = 0; n < e->layout->node_count; n++) {
         const tx_comm_node *node = &e->layout->node[n];
@@ -296,11 +296,6 @@ static bool is_rounded(const tx_exchange *e)
     return e->result != e->transfer->dtype;
 }
 
-static int64_t bytes_of(int64_t count, tx_dtype dtype)
-{
-    return count * (int64_t)tx_dtype_size(dtype);
-}
-
 static tx_status send_to(tx_exchange *e, const void *data, int64_t bytes, int32_t to, int32_t tag, int32_t slot)
 {
     e->traffic->sent += bytes;
@@ -324,7 +319,7 @@ static tx_status post_receives(tx_exchange *e, int64_t k)
         if (g == e->mine || !sends_addend(e, g))
             continue;
         void *to = e->sums ? addends_of(e, s, g, p) : data_of(e, e->group->place, p);
-        TX_TRY(tx_transport_receive(e->transport, to, bytes_of(addend_count(e, g, p), e->node),
+        TX_TRY(tx_transport_receive(e->transport, to, addend_bytes(e, g, p),
                                     tx_comm_layout_handler(e->layout, g, e->transport->rank), TX_TAG_PARTIAL,
                                     slot_of(e, k) + number_of(e, g)));
     }
@@ -346,11 +341,10 @@ static tx_status send_addends(tx_exchange *e, int64_t k)
         else if (root_in(e, e->mine))
             nodes = data_of(e, e->layout->place[e->transfer->root], p);
         if (sends_addend(e, e->mine))
-            TX_TRY(
-                send_to(e, nodes, bytes_of(addend_count(e, e->mine, p), e->node), e->piece[i], TX_TAG_PARTIAL, slot));
+            TX_TRY(send_to(e, nodes, addend_bytes(e, e->mine, p), e->piece[i], TX_TAG_PARTIAL, slot));
         if (receives_result(e, e->mine))
-            TX_TRY(tx_transport_receive(e->transport, result_of(e, k, i, p), bytes_of(p.count, e->result), e->piece[i],
-                                        TX_TAG_RESULT, slot + e->pieces + others(e)));
+            TX_TRY(tx_transport_receive(e->transport, result_of(e, k, i, p), tx_comm_bytes(p.count, e->result),
+                                        e->piece[i], TX_TAG_RESULT, slot + e->pieces + others(e)));
     }
     return TX_OK;
 }
@@ -393,7 +387,7 @@ static tx_status finish(tx_exchange *e, int64_t k)
     for (int32_t i = 1; i < e->layout->groups; i++) {
         const int32_t g = (e->mine + i) % e->layout->groups;
         if (receives_result(e, g))
-            TX_TRY(send_to(e, from, bytes_of(p.count, e->result),
+            TX_TRY(send_to(e, from, tx_comm_bytes(p.count, e->result),
                            tx_comm_layout_handler(e->layout, g, e->transport->rank), TX_TAG_RESULT,
                            first + others(e) + e->pieces + number_of(e, g)));
     }
@@ -431,7 +425,7 @@ static void begin(tx_exchange *e, const tx_transfer *t, char *const *segment, tx
     e->spreads = t->kind != TX_REDUCE_SCATTER;
     e->result = e->sums && e->layout->groups > 1 ? t->wire : t->dtype;
     e->node = e->result;
-    if (e->sums && t->dtype == TX_BF16 && e->layout->node_count < e->layout->size)
+    if (e->sums && e->result == TX_BF16 && t->dtype == TX_BF16 && e->layout->node_count < e->layout->size)
         e->node = TX_F32; /* sums of 16-bit data are rounded once, at the end */
 }
 

@@ -1,20 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sums in tree order; the bits depend only on the number of ranks. Each block of elements is summed in the
  * first-level cache and then copied to its destinations, so that memory is read and written once. */
+#include "api/base/arithmetic.h"
 #include "api/base/half.h"
 #include "comm/common.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
-enum { SUM_BLOCK = 2048 }; /* elements */
+enum { SUM_BLOCK = 2048 }; /* elements; a multiple of TX_COMM_BLOCK */
+
+/* Elements in 8 bits. The last block of a message may have fewer; the rest of it is 0. */
+typedef struct small_block {
+    float scale; /* NaN if an element is not finite */
+    int8_t value[TX_COMM_BLOCK];
+} small_block;
+
+int64_t tx_comm_bytes(int64_t count, tx_dtype dtype)
+{
+    return dtype == TX_U8 ? tx_ceil_div(count, TX_COMM_BLOCK) * (int64_t)sizeof(small_block)
+                          : count * (int64_t)tx_dtype_size(dtype);
+}
 
 typedef union lane {
     float f32;
     uint32_t u32;
 } lane;
 
+static void load_small(lane *restrict to, const small_block *from, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        to[i].f32 = from[i / TX_COMM_BLOCK].scale * (float)from[i / TX_COMM_BLOCK].value[i % TX_COMM_BLOCK];
+}
+
+static void store_small(small_block *to, const lane *from, int32_t count)
+{
+    for (int32_t first = 0; first < count; first += TX_COMM_BLOCK, to++) {
+        const int32_t length = count - first < TX_COMM_BLOCK ? count - first : TX_COMM_BLOCK;
+        bool finite = true;
+        float most = 0.0f;
+        for (int32_t i = 0; i < length; i++) {
+            finite = finite && isfinite(from[first + i].f32);
+            most = fmaxf(most, fabsf(from[first + i].f32));
+        }
+        *to = (small_block){.scale = !finite ? NAN : most / 127.0f < FLT_MIN ? 0.0f : most / 127.0f};
+        for (int32_t i = 0; i < length && to->scale > 0.0f; i++)
+            to->value[i] = (int8_t)lrintf(from[first + i].f32 / to->scale);
+    }
+}
+
 static void load(lane *restrict to, const tx_term *from, int64_t first, int32_t count)
 {
+    if (from->dtype == TX_U8) {
+        load_small(to, (const small_block *)from->data + first / TX_COMM_BLOCK, count);
+        return;
+    }
     if (from->dtype != TX_BF16) {
         memcpy(to, (const char *)from->data + first * (int64_t)sizeof *to, (size_t)count * sizeof *to);
         return;
@@ -66,18 +107,20 @@ void tx_comm_sum(const tx_term *term, int32_t terms, void *const *out, int32_t o
 {
     lane sum[SUM_BLOCK];
     uint16_t half[SUM_BLOCK];
+    small_block small[SUM_BLOCK / TX_COMM_BLOCK];
     int32_t ranks = 0;
     for (int32_t i = 0; i < terms; i++)
         ranks += term[i].ranks;
-    const int64_t bytes = (int64_t)tx_dtype_size(dtype);
     for (int64_t at = 0; at < count; at += SUM_BLOCK) {
         int32_t length = count - at < SUM_BLOCK ? (int32_t)(count - at) : SUM_BLOCK;
         sum_tree(term, ranks, at, length, sum);
         if (dtype == TX_BF16)
             for (int32_t i = 0; i < length; i++)
                 half[i] = tx_f32_to_bf16(sum[i].f32);
-        const void *from = dtype == TX_BF16 ? (const void *)half : sum;
+        if (dtype == TX_U8)
+            store_small(small, sum, length);
+        const void *from = dtype == TX_BF16 ? (const void *)half : dtype == TX_U8 ? (const void *)small : sum;
         for (int32_t i = 0; i < outs; i++)
-            memcpy((char *)out[i] + at * bytes, from, (size_t)(length * bytes));
+            memcpy((char *)out[i] + tx_comm_bytes(at, dtype), from, (size_t)tx_comm_bytes(length, dtype));
     }
 }

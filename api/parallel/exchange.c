@@ -76,7 +76,7 @@ static tx_status begin(const tx_model *model, tx_moving *m)
             sums ? (sharded && !whole ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (sharded ? TX_ALL_GATHER : TX_BROADCAST),
         .root = owner,
         .dtype = dtype,
-        .wire = sums && p->options.half ? TX_BF16 : dtype,
+        .wire = sums && p->options.wire ? p->options.wire : dtype,
         .bucket = c->attrs.exchange.bucket,
         .data = tx_operand_host(model, &c->out[0]),
         .count = tx_operand_count(&c->out[0]),

@@ -214,6 +214,11 @@ tx_status tx_job_check_rows(tx_job *j)
 
 void tx_job_note_shares(const tx_job *j)
 {
+    static const char *const wires[] = {
+#define X(name, word) word,
+        TX_DDP_COMM_MAP(X)
+#undef X
+    };
     int64_t elements = 0;
     int32_t buckets = tx_model_bucket_count(j->model);
     if (j->comm->size == 1)
@@ -243,7 +248,7 @@ void tx_job_note_shares(const tx_job *j)
     if (j->sums->size == 1)
         return;
     tx_job_note(j, "sums    %.1f MB of gradients in %" PRId32 " bucket%s, %s between hosts; ZeRO stage %" PRId32 "",
-                4e-6 * (double)elements, buckets, tx_s(buckets), j->set.ddp_comm ? "bf16" : "fp32", j->zero_stage);
+                4e-6 * (double)elements, buckets, tx_s(buckets), wires[j->set.ddp_comm], j->zero_stage);
     if (j->zero_stage > 0 && j->shards)
         tx_job_note(j, "hybrid  %" PRId32 " ranks shard, %" PRId32 " group%s have the same shards", j->shards->size,
                     j->replicate->size, tx_s(j->replicate->size));

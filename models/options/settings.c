@@ -24,6 +24,13 @@ int32_t tx_job_chunks(const tx_job_settings *set)
     return set->pipeline_schedule == TX_PIPELINE_INTERLEAVED ? (int32_t)set->pipeline_chunks : 1;
 }
 
+tx_dtype tx_job_wire(const tx_job_settings *set)
+{
+    static const tx_dtype wire[] = {
+        [TX_DDP_COMM_FP32] = TX_F32, [TX_DDP_COMM_BF16] = TX_BF16, [TX_DDP_COMM_INT8] = TX_U8};
+    return wire[set->ddp_comm];
+}
+
 uint64_t tx_job_data_seed(const tx_job_settings *set)
 {
     return (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed);

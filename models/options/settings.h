@@ -4,6 +4,8 @@
 #ifndef TX_OPTIONS_SETTINGS_H
 #define TX_OPTIONS_SETTINGS_H
 
+#include "tx_base.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -34,7 +36,7 @@ typedef enum tx_greater {
 #define TX_REPORT_MAP(X) \
     X(TENSORBOARD, "tensorboard") X(WANDB, "wandb") X(TRACKIO, "trackio") X(ALL, "all") X(NONE, "none")
 #define TX_SAVE_ERROR_MAP(X) X(CONTINUE, "continue") X(STOP, "stop")
-#define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16")
+#define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16") X(INT8, "int8")
 #define TX_SAMPLING_MAP(X) X(RANDOM, "random") X(SEQUENTIAL, "sequential") X(BY_LENGTH, "group_by_length")
 
 #define TX_DIVERGENCE_MAP(X)          \
@@ -99,6 +101,8 @@ bool tx_job_trains(const tx_job_settings *set);
 bool tx_job_evaluates(const tx_job_settings *set);
 /* The number of pipeline stages of a rank. */
 int32_t tx_job_chunks(const tx_job_settings *set);
+/* The type in which gradients are sent between hosts (tx_transfer.wire). */
+tx_dtype tx_job_wire(const tx_job_settings *set);
 /* The seed of the order of samples. */
 uint64_t tx_job_data_seed(const tx_job_settings *set);
 

@@ -28,7 +28,7 @@ struct tx_outer {
     tx_model *model;
     tx_comm *comm;
     float rate, decay; /* learning rate and momentum */
-    bool half;         /* differences are sent in bf16 between hosts */
+    tx_dtype wire;     /* type in which differences are sent between hosts */
     outer_param *param;
     int32_t params;
     int64_t room;
@@ -112,7 +112,7 @@ tx_status tx_outer_create(tx_model *model, tx_comm *comm, const tx_job_settings 
                           .comm = comm,
                           .rate = (float)set->outer_rate,
                           .decay = (float)set->outer_momentum,
-                          .half = set->ddp_comm == TX_DDP_COMM_BF16};
+                          .wire = tx_job_wire(set)};
     tx_status status = prepare(created, checkpoint);
     return TX_RETURN(status, created, outer, tx_outer_free);
 }
@@ -157,12 +157,8 @@ static tx_status update(const tx_outer *o, const outer_param *p, const float *su
 /* Averages parameters first .. end - 1, which have `count` elements. */
 static tx_status average(const tx_outer *o, int32_t first, int32_t end, int64_t count)
 {
-    const tx_transfer sum = {.kind = TX_ALL_REDUCE,
-                             .dtype = TX_F32,
-                             .wire = o->half ? TX_BF16 : TX_F32,
-                             .bucket = -1,
-                             .data = o->difference,
-                             .count = count};
+    const tx_transfer sum = {
+        .kind = TX_ALL_REDUCE, .dtype = TX_F32, .wire = o->wire, .bucket = -1, .data = o->difference, .count = count};
     const int64_t before = o->param[first].first;
     tx_status status = TX_OK;
     for (int32_t i = first; i < end && !status; i++)

@@ -3,9 +3,11 @@
  * The communicator of this build, as one rank or under a launcher. `test_comm open` only opens it and says why it could
  * not, `window MB [kill]` makes a window, `differ` is about ranks that do different things, `abandon` about a rank that
  * is lost, `huge` about more than 2^31 elements. */
+#include "api/base/half.h"
 #include "api/base/memory_left.h"
 #include "tests/comm/ranks.h"
 
+#include <math.h>
 #include <signal.h>
 
 static void test_ranks(void **state)
@@ -84,6 +86,38 @@ static void test_collectives(void **state)
                 }
 }
 
+static float get(const void *data, int64_t i, tx_dtype dtype)
+{
+    return dtype == TX_F32 ? ((const float *)data)[i] : tx_bf16_to_f32(((const uint16_t *)data)[i]);
+}
+
+/* Fails unless `data` is the sum of all ranks, with the error of 8 bits, and the same on all of them. */
+static void check_small(const fixture *f, const void *data, int64_t count, tx_dtype dtype)
+{
+    char *expected = make_sum(f->size, 0, count, dtype, true), *same = make(count, dtype);
+    for (int64_t first = 0; first < count; first += TX_COMM_BLOCK) {
+        const int64_t end = first + TX_COMM_BLOCK < count ? first + TX_COMM_BLOCK : count;
+        float addends = 0.0f, sum = 0.0f; /* the largest magnitudes of the block, added up over the ranks, and of it */
+        for (int32_t rank = 0; rank < f->size; rank++) {
+            float most = 0.0f;
+            for (int64_t i = first; i < end; i++)
+                most = fmaxf(most, fabsf(value_of(rank, i)));
+            addends += most;
+        }
+        for (int64_t i = first; i < end; i++)
+            sum = fmaxf(sum, fabsf(get(expected, i, dtype)));
+        const float half = dtype == TX_BF16 ? (addends + sum) / 256.0f : 0.0f;
+        for (int64_t i = first; i < end; i++)
+            assert_true(fabsf(get(data, i, dtype) - get(expected, i, dtype)) <= (addends + sum) / 252.0f + half);
+    }
+    const size_t bytes = (size_t)count * tx_dtype_size(dtype);
+    memcpy(same, data, bytes);
+    assert_int_equal(tx_comm_collect(f->comm, TX_BROADCAST, same, count, dtype, 0), TX_OK);
+    assert_memory_equal(same, data, bytes);
+    free(expected);
+    free(same);
+}
+
 /* F32 data that are sent in 16 bits: the result is the same on all ranks, and equals the sum of rounded addends. */
 static void test_rounded(void **state)
 {
@@ -102,6 +136,45 @@ static void test_rounded(void **state)
             free(part);
             free(expected);
         }
+}
+
+/* Data that are sent in 8 bits: the result is the same on all ranks, and as near the sum as tx_transfer.wire says. */
+static void test_small(void **state)
+{
+    const fixture *f = *state;
+    for (size_t c = 0; c < COUNTS; c++)
+        for (int at = 0; at < PLACES; at++) {
+            const tx_dtype dtype = c % 2 ? TX_F32 : TX_BF16;
+            const int64_t first = tx_comm_shard(counts[c], f->size, f->rank),
+                          count = tx_comm_shard(counts[c], f->size, f->rank + 1) - first;
+            void *data = make_of(f->rank, 0, counts[c], dtype), *part = make_of(f->rank, 0, counts[c], dtype);
+            assert_int_equal(collect(f, (place)at, TX_ALL_REDUCE, data, counts[c], dtype, TX_U8, 0), TX_OK);
+            check_small(f, data, counts[c], dtype);
+            assert_int_equal(collect(f, (place)at, TX_REDUCE_SCATTER, part, counts[c], dtype, TX_U8, 0), TX_OK);
+            const size_t bytes = tx_dtype_size(dtype);
+            assert_memory_equal((char *)part + (size_t)first * bytes, (char *)data + (size_t)first * bytes,
+                                (size_t)count * bytes);
+            free(data);
+            free(part);
+        }
+}
+
+/* A number that is not finite reaches all ranks, and its block only. */
+static void test_small_nan(void **state)
+{
+    const fixture *f = *state;
+    enum { COUNT = 4 * 256 };
+    for (int kind = 0; kind < 2; kind++) {
+        float *data = make(COUNT, TX_F32);
+        for (int64_t i = 0; i < COUNT; i++)
+            data[i] = 1.0f;
+        data[70] = f->rank > 0 ? 1.0f : kind ? INFINITY : NAN;
+        assert_int_equal(collect(f, PRIVATE, TX_ALL_REDUCE, data, COUNT, TX_F32, TX_U8, 0), TX_OK);
+        assert_true(isnan(data[70]) || isinf(data[70]));
+        for (int64_t i = 0; i < COUNT; i++)
+            assert_true(i / TX_COMM_BLOCK == 1 || data[i] == (float)f->size);
+        free(data);
+    }
 }
 
 /* The data would not show a sum in another order if that gave the same bits. */
@@ -288,6 +361,8 @@ static void test_refusals(void **state)
     assert_int_equal(tx_comm_collect(f->comm, TX_COLLECTIVE_COUNT, x, 1, TX_F32, 0), TX_INVALID);
     const tx_transfer odd = {.kind = TX_ALL_REDUCE, .dtype = TX_I32, .wire = TX_BF16, .data = x, .count = 1};
     assert_int_equal(tx_comm_run(f->comm, &odd), TX_INVALID);
+    const tx_transfer whole = {.kind = TX_ALL_REDUCE, .dtype = TX_I32, .wire = TX_U8, .data = x, .count = 1};
+    assert_int_equal(tx_comm_run(f->comm, &whole), TX_INVALID);
     assert_int_equal(pass(f, true, x, 1, TX_F32, f->rank), TX_INVALID);
     assert_int_equal(pass(f, true, x, 1, TX_F32, f->size), TX_INVALID);
     assert_int_equal(pass(f, false, x, 1, TX_F32, -1), TX_INVALID);
@@ -384,14 +459,15 @@ static int window(fixture *f, const char *megabytes, bool sudden)
 static int run_all(fixture *f)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_ranks, f),    cmocka_unit_test_prestate(test_collectives, f),
-        cmocka_unit_test_prestate(test_rounded, f),  cmocka_unit_test_prestate(test_order_shows, f),
-        cmocka_unit_test_prestate(test_requests, f), cmocka_unit_test_prestate(test_mixed, f),
-        cmocka_unit_test_prestate(test_traffic, f),  cmocka_unit_test_prestate(test_laggard, f),
-        cmocka_unit_test_prestate(test_pulse, f),    cmocka_unit_test_prestate(test_refusals, f),
-        cmocka_unit_test_prestate(test_pairs, f),    cmocka_unit_test(test_shards),
-        cmocka_unit_test_prestate(test_groups, f),   cmocka_unit_test_prestate(test_laggard_of_group, f),
-        cmocka_unit_test_prestate(test_messages, f), cmocka_unit_test_prestate(test_all_to_all, f),
+        cmocka_unit_test_prestate(test_ranks, f),     cmocka_unit_test_prestate(test_collectives, f),
+        cmocka_unit_test_prestate(test_rounded, f),   cmocka_unit_test_prestate(test_small, f),
+        cmocka_unit_test_prestate(test_small_nan, f), cmocka_unit_test_prestate(test_order_shows, f),
+        cmocka_unit_test_prestate(test_requests, f),  cmocka_unit_test_prestate(test_mixed, f),
+        cmocka_unit_test_prestate(test_traffic, f),   cmocka_unit_test_prestate(test_laggard, f),
+        cmocka_unit_test_prestate(test_pulse, f),     cmocka_unit_test_prestate(test_refusals, f),
+        cmocka_unit_test_prestate(test_pairs, f),     cmocka_unit_test(test_shards),
+        cmocka_unit_test_prestate(test_groups, f),    cmocka_unit_test_prestate(test_laggard_of_group, f),
+        cmocka_unit_test_prestate(test_messages, f),  cmocka_unit_test_prestate(test_all_to_all, f),
     };
     if (f->size > 1)
         setenv("CMOCKA_TEST_ABORT", "1", 1); /* the others would wait for a rank that failed */

@@ -4,6 +4,7 @@
 #   test_ranks.sh BIN LAUNCHER DEVICE     DEVICE mixed: the ranks are cpu and opencl in turns
 device=$3
 . "${0%/*}/ranks.sh"
+. "${0%/*}/split.sh"
 
 # Every run has 12 rows a step.
 ranks 1 one --per_device_train_batch_size 3 --gradient_accumulation_steps 4 || fail "one rank"
@@ -68,9 +69,14 @@ export TX_COMM_SHM=0
 ranks 2 apart --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes ||
     fail "no shared memory"
 same plain apart
-ranks 2 half --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_comm bf16 --ddp_check 3 ||
-    fail "bf16"
-cmp -s "$work/plain/model.safetensors" "$work/half/model.safetensors" && fail "bf16 changes nothing between hosts"
+for type in bf16 int8; do
+    ranks 2 $type --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_comm $type --ddp_check 3 ||
+        fail "$type"
+    grep -q "^sums .*, $type between hosts" "$work/out" || fail "$type: not told"
+    cmp -s "$work/plain/model.safetensors" "$work/$type/model.safetensors" &&
+        fail "$type changes nothing between hosts"
+    alike plain $type 1e-2
+done
 export TX_COMM_SHM=2
 ranks 4 pairs --per_device_train_batch_size 3 --zero_stage 1 || fail "two groups of two"
 same n4.0 pairs
@@ -152,6 +158,7 @@ tied="--config_overrides vocab_size=32768,n_layer=6,n_embd=64 --per_device_train
     export TX_COMM_SHM=0
     ranks 4 apart4 $tied --zero_stage 1 || fail "a tied embedding, no shared memory"
     ranks 2 half4 $tied --ddp_comm bf16 --ddp_check 3 || fail "a tied embedding, bf16"
+    ranks 2 small4 $tied --ddp_comm int8 --ddp_check 3 || fail "a tied embedding, int8"
     unset TX_COMM_SHM
     same tied4 apart4
     ranks 2 weighed $tied --batch_weights 3,1 || fail "a tied embedding, uneven shares"

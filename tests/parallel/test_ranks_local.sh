@@ -62,7 +62,7 @@ ranks 4 on $local --per_device_train_batch_size 3 --resume_from_checkpoint || fa
 [ "$(steps_of on weights)" != "" ] || fail "4 ranks: weights were not compared"
 
 # The settings have an effect, and 16 bits between ranks too.
-for more in "--outer_learning_rate 0.3" "--outer_momentum 0.2" "--ddp_comm bf16"; do
+for more in "--outer_learning_rate 0.3" "--outer_momentum 0.2" "--ddp_comm bf16" "--ddp_comm int8"; do
     rm -rf "$work/other"
     # shellcheck disable=SC2086
     TX_COMM_SHM=0 ranks 2 other $local --per_device_train_batch_size 6 $more || fail "$more"

@@ -99,6 +99,12 @@ static i equal_bits(i a)
     return x == 0 ? -1 : __builtin_clz(x);
 }
 
+/* The lowest `bits` bits with their sign. */
+static i extended(i a, u bits)
+{
+    return bits == 0 ? 0 : bits >= 32 ? a : (i)((u)a << (32 - bits)) >> (32 - bits);
+}
+
 static u bytes_of(u a, u b, u select)
 {
     const ul from = amd_two(b, a);
