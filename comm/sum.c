@@ -28,25 +28,30 @@ typedef union lane {
     uint32_t u32;
 } lane;
 
-static void load_small(lane *restrict to, const small_block *from, int32_t count)
+/* Whole blocks: `to` has room for them. */
+static void load_small(lane *restrict to, const small_block *restrict from, int32_t count)
 {
-    for (int32_t i = 0; i < count; i++)
-        to[i].f32 = from[i / TX_COMM_BLOCK].scale * (float)from[i / TX_COMM_BLOCK].value[i % TX_COMM_BLOCK];
+    for (int32_t first = 0; first < count; first += TX_COMM_BLOCK, from++)
+        for (int32_t i = 0; i < TX_COMM_BLOCK; i++)
+            to[first + i].f32 = from->scale * (float)from->value[i];
 }
 
-static void store_small(small_block *to, const lane *from, int32_t count)
+/* Whole blocks: what follows the elements is set to 0. Nothing branches within a block, so that compilers use vectors.
+ * A float above 2^23 has no bits after the point, so the lowest byte of 1.5 * 2^23 + x is x, rounded. */
+static void store_small(small_block *restrict to, lane *restrict from, int32_t count)
 {
+    for (int32_t i = count; i % TX_COMM_BLOCK != 0; i++)
+        from[i].f32 = 0.0f;
     for (int32_t first = 0; first < count; first += TX_COMM_BLOCK, to++) {
-        const int32_t length = count - first < TX_COMM_BLOCK ? count - first : TX_COMM_BLOCK;
-        bool finite = true;
-        float most = 0.0f;
-        for (int32_t i = 0; i < length; i++) {
-            finite = finite && isfinite(from[first + i].f32);
-            most = fmaxf(most, fabsf(from[first + i].f32));
+        int32_t bits = 0; /* of the largest magnitude, which have the order of magnitudes */
+        for (int32_t i = 0; i < TX_COMM_BLOCK; i++) {
+            const int32_t one = (int32_t)(from[first + i].u32 & INT32_MAX);
+            bits = one > bits ? one : bits;
         }
-        *to = (small_block){.scale = !finite ? NAN : most / 127.0f < FLT_MIN ? 0.0f : most / 127.0f};
-        for (int32_t i = 0; i < length && to->scale > 0.0f; i++)
-            to->value[i] = (int8_t)lrintf(from[first + i].f32 / to->scale);
+        const float most = tx_float_of((uint32_t)bits), inverse = most >= 127.0f * FLT_MIN ? 127.0f / most : 0.0f;
+        to->scale = !isfinite(most) ? NAN : inverse > 0.0f ? most / 127.0f : 0.0f;
+        for (int32_t i = 0; i < TX_COMM_BLOCK; i++)
+            to->value[i] = (int8_t)tx_bits_of(from[first + i].f32 * inverse + 0x1.8p23f);
     }
 }
 
