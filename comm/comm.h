@@ -68,6 +68,8 @@ typedef struct tx_message {
 /* Limit of outstanding messages per rank, and of message numbers (0 to TX_MESSAGE_NUMBERS - 1). */
 enum { TX_MESSAGES = 32, TX_MESSAGE_NUMBERS = 1 << 14 };
 
+/* Returns the bytes of so many elements in a message between hosts: those of the data, or of blocks with U8. */
+int64_t tx_comm_bytes(int64_t count, tx_dtype dtype);
 /* Returns the first element of a rank's shard of `count` elements. The shard ends before the first element of the
  * next rank. Shards begin at multiples of TX_PARAM_BLOCK. */
 int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank);

@@ -66,6 +66,12 @@ tx_status tx_comm_check_block(const tx_all_to_all *a, int32_t rank)
     return check_data("all_to_all", a->in, a->in_count[rank], dtype);
 }
 
+int64_t tx_comm_bytes(int64_t count, tx_dtype dtype)
+{
+    return dtype == TX_U8 ? tx_ceil_div(count, TX_COMM_BLOCK) * (int64_t)(sizeof(float) + TX_COMM_BLOCK)
+                          : count * (int64_t)tx_dtype_size(dtype);
+}
+
 tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer)
 {
     int32_t request = 0;

@@ -13,9 +13,6 @@ tx_status tx_comm_check_block(const tx_all_to_all *all_to_all, int32_t rank);
 /* The same for a message. */
 tx_status tx_comm_check_message(const tx_comm *comm, const tx_message *message);
 
-/* The bytes of so many elements in a message: those of the data, or with U8 of blocks of TX_COMM_BLOCK. */
-int64_t tx_comm_bytes(int64_t count, tx_dtype dtype);
-
 /* A term of a sum: the sum over `ranks` consecutive ranks, in F32, BF16, I32, or U8 (tx_transfer.wire). */
 typedef struct tx_term {
     const void *data;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sums in tree order; the bits depend only on the number of ranks. Each block of elements is summed in the
  * first-level cache and then copied to its destinations, so that memory is read and written once. */
-#include "api/base/arithmetic.h"
 #include "api/base/half.h"
 #include "comm/common.h"
 
@@ -16,12 +15,6 @@ typedef struct small_block {
     float scale; /* NaN if an element is not finite */
     int8_t value[TX_COMM_BLOCK];
 } small_block;
-
-int64_t tx_comm_bytes(int64_t count, tx_dtype dtype)
-{
-    return dtype == TX_U8 ? tx_ceil_div(count, TX_COMM_BLOCK) * (int64_t)sizeof(small_block)
-                          : count * (int64_t)tx_dtype_size(dtype);
-}
 
 typedef union lane {
     float f32;

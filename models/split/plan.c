@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gets the figures of a model from the planner, for the performance model of divided training. */
+#include "comm/comm.h"
 #include "models/split/pretend.h"
 #include "models/split/split.h"
 
@@ -189,6 +190,8 @@ static tx_status find_shape(const tx_config *config, const tx_trainer_options *b
                               .block = base->block,
                               .experts = KEY(json, 0, "num_local_experts", "num_experts", "n_routed_experts"),
                               .chosen = KEY(json, 1, "num_experts_per_tok")};
+    if (base->parallel.wire)
+        model->sent = (double)tx_comm_bytes(TX_COMM_BLOCK, base->parallel.wire) / TX_COMM_BLOCK;
     model->kv_width = model->kv_heads * KEY(json, config->width / config->heads, "head_dim");
     tx_json_free(json);
     return model->experts ? share_of_experts(config, model) : TX_OK;

@@ -156,19 +156,26 @@ static double ends_share(const costs *c)
     return c->split->pipeline > 1 ? 1.0 / tables(c) : 1.0;
 }
 
+/* The machine with the links that gradients have: between hosts they may have fewer bytes. */
+static tx_split_machine machine_of_gradients(const costs *c)
+{
+    tx_split_machine m = *c->machine;
+    m.outside.rate *= c->model->sent > 0.0 ? FULL_BYTES / c->model->sent : 1.0;
+    return m;
+}
+
 /* Seconds of an all-reduce of the gradients of the stage with the most layers. `*between` is the part that hybrid
  * sharding makes once a step. */
-static double sum_gradients(const costs *c, double *between)
+static double sum_gradients(const costs *c, const tx_split_machine *m, double *between)
 {
     const tx_split *s = c->split;
     const int64_t ranks = s->data * s->context;
     const double layers = c->most * c->layer->bytes[TX_MEMORY_GRADIENTS], share = c->model->expert_share;
     const double dense = (1.0 - share) * layers + ends_share(c) * c->ends->bytes[TX_MEMORY_GRADIENTS];
-    *between = s->hybrid ? sum_between(c->machine, s->tensor, ranks, dense) : 0.0;
-    return tx_split_sum(c->machine, s->tensor, ranks, dense) - *between +
-           (share > 0.0
-                ? tx_split_sum(c->machine, s->tensor * s->expert, ranks / s->expert, share * layers / (double)s->expert)
-                : 0.0);
+    *between = s->hybrid ? sum_between(m, s->tensor, ranks, dense) : 0.0;
+    return tx_split_sum(m, s->tensor, ranks, dense) - *between +
+           (share > 0.0 ? tx_split_sum(m, s->tensor * s->expert, ranks / s->expert, share * layers / (double)s->expert)
+                        : 0.0);
 }
 
 /* Seconds that a transfer is waited for which overlaps with work, except for the share `last`. */
@@ -180,8 +187,10 @@ static double waited(double transfer, double work, double last)
 /* Seconds that a step waits for the exchange of gradients and weights. A micro-batch computes for `stage` seconds. */
 static double data_of(const costs *c, double stage)
 {
-    double between;
-    const double sum = sum_gradients(c, &between), half = 0.5 * sum, last = 1.0 / c->most;
+    const tx_split_machine m = machine_of_gradients(c);
+    double between, whole;
+    const double sum = sum_gradients(c, &m, &between), half = 0.5 * sum, last = 1.0 / c->most;
+    const double weights = 0.5 * sum_gradients(c, c->machine, &whole);
     const double before = (double)c->split->micro - 1.0; /* micro-batches before the last one */
     const double backward = stage * (c->split->again ? 3.0 / 4.0 : 2.0 / FORWARD);
     if (c->split->data * c->split->context == 1)
@@ -189,11 +198,11 @@ static double data_of(const costs *c, double stage)
     if (c->split->zero == 0)
         return waited(sum, backward, last);
     if (c->split->zero == 1)
-        return waited(half, backward, last) + between + half;
+        return waited(half, backward, last) + between + weights;
     if (c->split->zero == 2)
-        return before * waited(half, backward, last) + waited(half + between, backward, last) + half;
+        return before * waited(half, backward, last) + waited(half + between, backward, last) + weights;
     const double gathers = 2.0 * (c->layer->bytes[TX_MEMORY_COPIES] > 0.0 ? HALF_BYTES / FULL_BYTES : 1.0);
-    const double moved = (1.0 + gathers) * half;
+    const double moved = half + gathers * weights;
     return before * waited(moved, stage, last) + waited(moved + between, stage, last);
 }
 

@@ -34,21 +34,24 @@ static void near(double value, double wanted)
 
 static void test_terms(void **state)
 {
-    const tx_split_model m = make_model();
+    tx_split_model m = make_model();
     const double bytes = LAYERS * 1e6, inside = 7.0 / 8.0 * bytes / 400e9, between = 0.5 * bytes / 8.0 / 1e9;
-    for (int32_t zero = 1; zero < 4; zero++) {
+    for (int32_t i = 0; i < 6; i++) {
+        const int32_t zero = 1 + i / 2;
+        const double share = i % 2 ? 0.25 : 1.0; /* of the bytes of gradients, between hosts */
+        m.sent = i % 2 ? 1.0 : 0.0;
         tx_split_figures full, hybrid;
         tx_split s = {16, 1, 1, 1, 1, zero, TX_PIPELINE_1F1B, 1, 1, MICRO, false, false};
         /* Reduce-scatters and gathers of a step, in halves of an all-reduce. Gathers in fp32. */
         const double scatters = zero == 1 ? 1.0 : MICRO, gathers = zero == 3 ? 2.0 * MICRO : 1.0;
         assert_int_equal(tx_split_shards(&machine, &s), 16);
         tx_split_predict(&m, &machine, &s, &full);
-        near(full.term[TX_SPLIT_T_DATA], (scatters + gathers) * (inside + between));
+        near(full.term[TX_SPLIT_T_DATA], scatters * (inside + share * between) + gathers * (inside + between));
         near(full.bytes[TX_MEMORY_OPTIMIZER], 2.0 * bytes / 16.0);
         s.hybrid = true;
         assert_int_equal(tx_split_shards(&machine, &s), 8);
         tx_split_predict(&m, &machine, &s, &hybrid);
-        near(hybrid.term[TX_SPLIT_T_DATA], (scatters + gathers) * inside + 2.0 * between);
+        near(hybrid.term[TX_SPLIT_T_DATA], (scatters + gathers) * inside + 2.0 * share * between);
         near(hybrid.bytes[TX_MEMORY_OPTIMIZER], 2.0 * bytes / 8.0);
     }
 }
