@@ -139,8 +139,12 @@ typedef struct tx_param_spec {
      * a frozen parameter, may have fewer units than there are ranks, if the ranks are a multiple of the units.
      * Neighbouring ranks then share a unit, and training plans sum its gradient over them. */
     int32_t split;
-    /* Whether the first dimension counts experts. Expert-parallel ranks have equally many of them each. */
+    /* Whether the first dimension counts experts, or rows of equally many for each. Expert-parallel ranks have equally
+     * many experts each. */
     bool experts;
+    /* The number of experts if they alternate along the last dimension instead: column i is of expert i % alternating.
+     * 0 otherwise. */
+    int64_t alternating;
     /* Files store each section of the rows, and each expert, as a separate tensor. Optimizers on whole parameters then
      * update each of these tensors separately. */
     bool apart;

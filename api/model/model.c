@@ -41,7 +41,9 @@ static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtyp
         return tx_fail(TX_INVALID, "parameter %s: its sections do not add up to their dimension", name);
     if (spec->apart && spec->sections.count > 0 && spec->sections.dimension != (spec->experts ? 1 : 0))
         return tx_fail(TX_INVALID, "parameter %s: only sections of rows can be separate tensors in files", name);
-    if (spec->experts && spec->split == 1)
+    if (spec->alternating && (!spec->experts || spec->alternating < 0 || tx_shape_last(l) % spec->alternating))
+        return tx_fail(TX_INVALID, "parameter %s: its columns are not of %" PRId64 " experts", name, spec->alternating);
+    if (spec->experts && (spec->alternating ? spec->split > 1 : spec->split == 1))
         return tx_fail(TX_INVALID, "parameter %s: the tensor group cannot divide the dimension of experts", name);
     if (tx_dtype_packed(spec->dtype) && spec->frozen)
         return tx_packed_check(name, spec);
@@ -58,7 +60,7 @@ static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
     return tx_shape_equal(&a->shape, &b->shape) && as_sections &&
            (b->logical.rank == 0 || tx_shape_equal(&a->logical, &b->logical)) && a->decay == b->decay &&
            a->rate == b->rate && a->table == b->table && a->frozen == b->frozen && a->dtype == b->dtype &&
-           a->split == b->split && a->experts == b->experts && a->apart == b->apart;
+           a->split == b->split && a->experts == b->experts && a->alternating == b->alternating && a->apart == b->apart;
 }
 
 /* Returns the alignment of a parameter. Shards of a divided parameter are whole blocks of 32-bit words for every type.

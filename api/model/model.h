@@ -15,7 +15,7 @@ struct tx_param_record {
     char *name;
     tx_param_spec spec;   /* of this rank's local array */
     tx_param_spec whole;  /* as declared */
-    tx_division experts;  /* the first dimension in an expert group */
+    tx_division experts;  /* in an expert group: the first dimension, or the last one if experts alternate there */
     tx_division division; /* in a tensor group; another dimension than `experts` */
     tx_param_run run[TX_MAX_SECTIONS];
     int32_t runs;

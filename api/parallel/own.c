@@ -71,9 +71,10 @@ static int32_t replicas_of(const tx_param_sections *sections, int32_t section, i
 static void find_runs(tx_param_record *record)
 {
     const tx_param_spec *whole = &record->whole;
-    const tx_division *d = &record->division, *e = &record->experts;
+    const tx_division *d = &record->division;
+    const tx_division e = whole->alternating ? (tx_division){.parts = 1} : record->experts;
     const bool sections = divides_sections(whole, d);
-    const int64_t per_rank = tx_shape_count(&whole->logical) / e->parts;
+    const int64_t per_rank = tx_shape_count(&whole->logical) / e.parts;
     int64_t row = per_rank, inner = 1, before = 0, own = 0;
     for (int32_t i = d->dimension + 1; i < whole->logical.rank && d->parts > 1; i++)
         inner *= whole->logical.dim[i];
@@ -85,7 +86,7 @@ static void find_runs(tx_param_record *record)
         const int32_t replicas = sections ? replicas_of(&whole->sections, i, d->parts) : 1;
         int64_t first;
         const int64_t count = tx_own_rows(size, d->part / replicas, d->parts / replicas, &first);
-        record->run[i] = (tx_param_run){.first = e->part * per_rank + before + first * inner,
+        record->run[i] = (tx_param_run){.first = e.part * per_rank + before + first * inner,
                                         .count = count * inner,
                                         .step = row,
                                         .times = per_rank / row,
@@ -94,6 +95,24 @@ static void find_runs(tx_param_record *record)
                                         .replica = d->part % replicas};
         before += size * inner;
         own += count * inner;
+    }
+    record->own_step = own;
+}
+
+/* If experts alternate along the columns, keeps those of this rank's experts. The runs are whole rows. */
+static void keep_columns(tx_param_record *record)
+{
+    const tx_division *e = &record->experts;
+    const int64_t experts = record->whole.alternating, own = experts / e->parts;
+    if (e->parts == 1 || !experts)
+        return;
+    for (int32_t i = 0; i < record->runs; i++) {
+        tx_param_run *run = &record->run[i];
+        run->first += e->part * own;
+        run->own /= e->parts;
+        run->times = run->count / experts;
+        run->step = experts;
+        run->count = own;
     }
     record->own_step = own;
 }
@@ -107,13 +126,14 @@ void tx_own_divide(tx_param_record *record)
     *spec = *whole;
     if (d->parts == 1 && record->experts.parts == 1)
         return;
-    spec->logical.dim[0] /= record->experts.parts;
+    spec->logical.dim[record->experts.dimension] /= record->experts.parts;
     if (d->parts > 1) {
         const int64_t inner = record->run[0].step / whole->logical.dim[d->dimension];
         for (int32_t i = 0; i < record->runs && divides_sections(whole, d); i++)
             spec->sections.size[i] = record->run[i].count / inner;
         spec->logical.dim[d->dimension] = record->own_step / inner;
     }
+    keep_columns(record);
     spec->shape = spec->logical;
     if (divides_padded(whole, d)) { /* equally many rows on all ranks, so that their graphs are equal */
         const int64_t unit = (int64_t)PADDED_ROWS * d->parts;
@@ -185,7 +205,8 @@ static tx_division division_of(const tx_model *model, const tx_param_spec *spec)
 static tx_division experts_of(const tx_model *model, const tx_param_spec *spec)
 {
     return spec->experts && model->mesh.expert.size > 1
-               ? (tx_division){0, model->mesh.expert.rank, model->mesh.expert.size}
+               ? (tx_division){spec->alternating ? spec->shape.rank - 1 : 0, model->mesh.expert.rank,
+                               model->mesh.expert.size}
                : (tx_division){.parts = 1};
 }
 

@@ -54,7 +54,9 @@ static int32_t owners(const tx_param_spec *s, int32_t parts, int64_t i, int32_t 
 static bool has(const tx_param_record *r, int64_t i)
 {
     int32_t first, count = owners(&r->whole, r->division.parts, i, &first);
-    const bool expert = i / (tx_shape_count(&r->whole.logical) / r->experts.parts) == r->experts.part;
+    const int64_t alternating = r->whole.alternating,
+                  all = alternating ? alternating : tx_shape_count(&r->whole.logical);
+    const bool expert = i % all / (all / r->experts.parts) == r->experts.part;
     return expert && r->division.part >= first && r->division.part < first + count;
 }
 
@@ -95,7 +97,9 @@ static void check_ranges(const tx_param_record *r)
 /* Every rank of `parts`, and of `experts` groups of these. */
 static void check_spec(const tx_param_spec *s, int32_t parts, int32_t experts)
 {
-    tx_param_record r = {.whole = *s, .division = {s->split - 1, 0, parts}, .experts = {0, 0, experts}};
+    tx_param_record r = {.whole = *s,
+                         .division = {s->split - 1, 0, parts},
+                         .experts = {s->alternating ? s->logical.rank - 1 : 0, 0, experts}};
     for (r.experts.part = 0; r.experts.part < experts; r.experts.part++)
         for (r.division.part = 0; r.division.part < parts; r.division.part++) {
             tx_own_divide(&r);
@@ -115,6 +119,8 @@ static void test_experts(void **state)
     static const tx_param_spec of_experts[] = {
         {.logical = {3, {4, 8, 3}}, .split = 2, .sections = {2, 1, {4, 4}, {0}}},
         {.logical = {3, {4, 3, 4}}, .split = 3},
+        {.logical = {2, {12, 8}}, .split = 1, .sections = {2, 0, {8, 4}, {0}}, .alternating = 4},
+        {.logical = {2, {8, 4}}, .split = 1, .sections = {2, 0, {4, 4}, {2, 2}}, .alternating = 4},
     };
     for (size_t k = 0; k < sizeof of_experts / sizeof of_experts[0]; k++)
         for (int32_t parts = 1; parts <= 4; parts *= 2)
