@@ -32,12 +32,18 @@ typedef struct layer {
     tx_tensor *weight, *bias;   /* bias may be NULL */
 } layer;
 
-/* Declares a parameter of the adapter. One that the ranks do not divide gets a part of its gradient on each. */
+/* Declares a parameter of the adapter. If tensor-parallel ranks divide the layer, but not the parameter, each computes
+ * a part of its gradient. */
+static tx_tensor *declare_in(tx_graph *graph, bool divided, const char *name, const tx_param_spec *spec)
+{
+    tx_tensor *param = tx_param(graph, name, spec);
+    return divided && !spec->split ? tx_tp_input(param) : param;
+}
+
 static tx_tensor *declare(const layer *l, const char *name, tx_param_spec *spec)
 {
     spec->block = l->spec.block;
-    tx_tensor *param = tx_param(l->graph, name, spec);
-    return spec->split || !(l->by_inputs || l->by_outputs) ? param : tx_tp_input(param);
+    return declare_in(l->graph, l->by_inputs || l->by_outputs, name, spec);
 }
 
 static bool same_group(const tx_lora_modules *m, int32_t i, int32_t other)
@@ -347,10 +353,11 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
 /* ---- Experts --------------------------------------------------------------------------------------------- */
 
 /* Column k * count + e of B [out, rank * count] is column k of expert e's: returns these as [count, out, rank]. */
-static tx_tensor *by_expert(const tx_lora_experts *e, tx_tensor *b)
+static tx_tensor *by_expert(int64_t count, int64_t rank, tx_tensor *b)
 {
-    b = b ? tx_transpose(tx_reshape(b, TX_SHAPE(1, e->out * e->rank, e->count, 1))) : NULL;
-    return b ? tx_reshape(b, TX_SHAPE(e->count, e->out, e->rank)) : NULL;
+    const int64_t out = b ? tx_tensor_shape(b)->dim[0] : 0;
+    b = b ? tx_transpose(tx_reshape(b, TX_SHAPE(1, out * rank, count, 1))) : NULL;
+    return b ? tx_reshape(b, TX_SHAPE(count, out, rank)) : NULL;
 }
 
 /* A grouped product with an adapter. */
@@ -358,27 +365,49 @@ typedef struct grouped {
     tx_graph *graph;
     const tx_config *config;
     tx_lora_experts experts;
-    int32_t block;
+    tx_param_spec spec; /* of the weight */
     tx_tensor *x, *weight, *offsets;
     bool inputs_first, transpose, trains;
 } grouped;
+
+/* Declares A [count, rank, in] and B [count, out, rank] of this rank. Tensor-parallel ranks divide the inputs or the
+ * outputs as those of the weight. */
+static void declare_experts(const grouped *g, tx_tensor **a, tx_tensor **b)
+{
+    const tx_lora_experts *e = &g->experts;
+    const int32_t outputs = g->inputs_first ? 2 : 1; /* their dimension */
+    int32_t part;
+    const bool divided = tx_graph_tp_size(g->graph, &part) > 1 && g->spec.split,
+               by_outputs = divided && g->spec.split == outputs + 1;
+    tx_param_spec of_a = {.shape = TX_SHAPE(e->count * e->rank, e->in),
+                          .init = TX_INIT_UNIFORM,
+                          .scale = (float)(1.0 / sqrt((double)e->in)),
+                          .decay = true,
+                          .split = divided && !by_outputs ? 2 : 0,
+                          .experts = true,
+                          .block = g->spec.block},
+                  of_b = {.shape = TX_SHAPE(e->out, e->rank * e->count),
+                          .decay = true,
+                          .rate = g->config->lora->rate_of_b,
+                          .split = by_outputs ? 1 : 0,
+                          .experts = true,
+                          .alternating = e->count,
+                          .block = g->spec.block};
+    if (by_outputs && g->spec.sections.dimension == outputs)
+        of_b.sections = g->spec.sections;
+    of_b.sections.dimension = 0;
+    const int64_t count = tx_tensor_shape(g->weight)->dim[0];
+    *a = declare_in(g->graph, divided, e->a, &of_a);
+    *a = *a ? tx_reshape(*a, TX_SHAPE(count, e->rank, tx_tensor_shape(*a)->dim[1])) : NULL;
+    *b = by_expert(count, e->rank, declare_in(g->graph, divided, e->b, &of_b));
+}
 
 static tx_tensor *adapt_experts(const grouped *g)
 {
     const tx_lora_experts *e = &g->experts;
     const bool rounds = g->config->rounding != NULL;
-    const tx_param_spec of_a = {.shape = TX_SHAPE(e->count * e->rank, e->in),
-                                .init = TX_INIT_UNIFORM,
-                                .scale = (float)(1.0 / sqrt((double)e->in)),
-                                .decay = true,
-                                .block = g->block},
-                        of_b = {.shape = TX_SHAPE(e->out, e->rank * e->count),
-                                .decay = true,
-                                .rate = g->config->lora->rate_of_b,
-                                .block = g->block};
-    tx_tensor *a = tx_param(g->graph, e->a, &of_a), *b = by_expert(e, tx_param(g->graph, e->b, &of_b));
-    a = a ? tx_reshape(a, TX_SHAPE(e->count, e->rank, e->in)) : NULL;
-    tx_tensor *weight = g->weight, *x = g->x;
+    tx_tensor *weight = g->weight, *x = g->x, *a, *b;
+    declare_experts(g, &a, &b);
     if (rounds) {
         weight = tx_add_low_rank(weight, a, 1, &b, &(int64_t){0}, (float)e->scale, g->inputs_first);
         x = tx_detach(x);
@@ -395,8 +424,6 @@ tx_tensor *tx_lora_grouped(tx_graph *graph, const tx_config *config, const tx_ar
                            tx_tensor *x, tx_tensor *weight, tx_tensor *offsets, bool inputs_first)
 {
     char name[TX_ARCH_NAME];
-    tx_param_spec spec = {.block = 0};
-    int32_t part;
     if (!x || !weight)
         return NULL;
     grouped g = {.graph = graph,
@@ -411,14 +438,11 @@ tx_tensor *tx_lora_grouped(tx_graph *graph, const tx_config *config, const tx_ar
     if (!config->lora || options->base)
         return tx_grouped_linear(x, weight, offsets, g.transpose);
     tx_status status = tx_lora_experts_of(config->lora, config, index, &g.experts);
-    TX_THEN(status, tx_arch_param(config, index, name, &spec));
-    if (!status && g.experts.count && tx_graph_tp_size(graph, &part) > 1)
-        status = tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism does not support an adapter of experts", g.experts.a);
+    TX_THEN(status, tx_arch_param(config, index, name, &g.spec));
     if (status) {
         tx_graph_fail(graph, status);
         return NULL;
     }
-    g.block = spec.block;
     return g.experts.count ? adapt_experts(&g) : tx_grouped_linear(x, weight, offsets, g.transpose);
 }
 

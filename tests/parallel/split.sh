@@ -4,6 +4,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 saves="--save_strategy steps --save_steps 6"
 evaluates="--eval_strategy steps --eval_steps 6"
+weights=model.safetensors # the file of a run's weights
 
 # alike NAME NAME [LIMIT]: 12 steps of the same losses, relative, of the same norms, within five times as much, and, if
 # runs evaluate, two evaluations
@@ -35,7 +36,7 @@ divides()
     split "${way%.*}" "${way#*.}" "$name" "$@" --ddp_check 4 || fail "$way"
     alike one "$name"
     [ "$(grep -c '"weights"' "$work/$name/log.jsonl")" -eq 3 ] || fail "$way: weights were not compared"
-    for file in model.safetensors optimizer.safetensors; do
+    for file in $weights optimizer.safetensors; do
         [ "$(wc -c < "$work/one/checkpoint-6/$file")" -eq "$(wc -c < "$work/$name/checkpoint-6/$file")" ] ||
             fail "$way: $file is not whole"
     done
@@ -57,11 +58,11 @@ trains_alike()
     for stage in 1 2 3; do
         # shellcheck disable=SC2086
         split 4 2 stage$stage $saves --zero_stage $stage --ddp_check 4 || fail "ZeRO's stage $stage"
-        for file in model.safetensors optimizer.safetensors; do
+        for file in $weights optimizer.safetensors; do
             cmp -s "$work/by4.2/checkpoint-6/$file" "$work/stage$stage/checkpoint-6/$file" ||
                 fail "stage $stage: other $file"
         done
-        same by4.2 stage$stage
+        same by4.2 stage$stage $weights
     done
 }
 
@@ -81,7 +82,7 @@ hands_over()
         to=${way#*:}
         go_on "${way%:*}" on
         split "${to%.*}" "${to#*.}" on --resume_from_checkpoint --max_steps 6 || fail "$way: nothing left to train"
-        cmp -s "$work/${way%:*}/checkpoint-6/model.safetensors" "$work/on/model.safetensors" ||
+        cmp -s "$work/${way%:*}/checkpoint-6/$weights" "$work/on/$weights" ||
             fail "$way: other weights"
         go_on "${way%:*}" on
         split "${to%.*}" "${to#*.}" on --resume_from_checkpoint || fail "$way"

@@ -14,12 +14,21 @@ cat > "$work/experts.json" << 'EOF'
 EOF
 from="--config_name $work/experts.json --train_file $work/text --block_size 32"
 
-# split RANKS PARTS NAME ARGUMENT...: all ranks have rows of their own
+# split RANKS PARTS NAME ARGUMENT...: 12 rows a step on ranks that divide experts, their matrices, or with kind=both
+# experts in groups of 2 and matrices in groups of PARTS
+kind=expert
 split()
 {
     n=$1 parts=$2 name=$3
     shift 3
-    ranks "$n" "$name" --expert_parallel "$parts" --per_device_train_batch_size $((12 / n)) "$@"
+    case $kind in
+    expert) set -- --expert_parallel "$parts" --per_device_train_batch_size $((12 / n)) "$@" ;;
+    tensor) set -- --tensor_parallel "$parts" --per_device_train_batch_size $((12 * parts / n)) "$@" ;;
+    both)
+        set -- --expert_parallel 2 --tensor_parallel "$parts" --per_device_train_batch_size $((12 * parts / n)) "$@"
+        ;;
+    esac
+    ranks "$n" "$name" "$@"
 }
 
 trains_alike 1
@@ -68,10 +77,28 @@ from="$from --validation_file $work/text $evaluates"
 { split 1 1 eval1 && split 4 4 eval4; } || fail "evaluations"
 alike eval1 eval4
 
+# Adapters of the experts' matrices
+from=$experts
+ranks 1 base --max_steps 1 --per_device_train_batch_size 12 || fail "a model to begin with"
+from="--model_name_or_path $work/base --train_file $work/text --block_size 32 --lora_r 3 --lora_target_modules q_proj"
+from="$from --lora_target_parameters mlp.experts.gate_up_proj,mlp.experts.down_proj"
+weights=adapter_model.safetensors
+rm -rf "$work/one" "$work"/by* "$work"/stage* "$work/folded"
+trains_alike 1
+hands_over by2.2:1.1 one:2.2 by4.2:4.4
+kind=tensor
+# shellcheck disable=SC2086
+{ divides 2.2 tensor2.2 $saves && divides 4.2 tensor4.2 $saves --zero_stage 3; }
+hands_over by2.2:2.2 tensor2.2:1.1 one:4.4
+kind=both
+# shellcheck disable=SC2086
+divides 4.2 both $saves
+kind=expert
+hands_over tensor2.2:2.2 both:4.4
+from=$experts
+
 refused "must be a multiple of the group size" 2 4
 refused "--expert_parallel and --sequence_parallel exclude each other" 4 2 --tensor_parallel 2 --sequence_parallel
-refused "--expert_parallel and --lora_target_parameters exclude each other" 2 2 --lora_r 4 --lora_target_modules q_proj \
-    --lora_target_parameters mlp.experts.down_proj
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 refused "cannot be divided among 3 ranks" 3 3
 from="--config_name $work/config.json --train_file $work/text --block_size 32"

@@ -74,6 +74,8 @@ adapter="--lora_r 4 --lora_target_modules all-linear"
     pairs small "tensor sequence pipeline" --sparsity 0.5
     pairs small "tensor sequence pipeline" --sparsity 0.5 --mask_structure 2:4
     pairs experts "expert" $adapter --lora_dropout 0.2
+    pairs experts "tensor context pipeline" $adapter \
+        --lora_target_parameters mlp.experts.gate_up_proj,mlp.experts.down_proj
     pairs experts "expert" $adapter --load_in_4bit
     pairs experts "expert" $adapter --load_in_8bit
     pairs small "tensor sequence pipeline context" --activation_offloading
