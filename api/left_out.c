@@ -79,6 +79,7 @@ LEFT_OUT_VALUE(x, tx_tensor *tx_tp_input(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_reduce(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_gather(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_reduce_scatter(tx_tensor *x))
+LEFT_OUT_VALUE(x, tx_tensor *tx_tp_replicate(tx_tensor *x))
 LEFT_OUT_VALUE(param, tx_tensor *tx_tp_param(tx_tensor *param))
 LEFT_OUT_VALUE(0, int64_t tx_tp_columns(const tx_tensor *x))
 

@@ -78,7 +78,7 @@ typedef struct tx_parallel_options {
      * (tx_param_spec.experts), with equally many experts on each. `replicas` has the ranks of `comm` with the same
      * experts. All-to-alls move tokens to the ranks of their experts and back (Lepikhin et al., GShard, 2020). The
      * ranks of a group run the same plans at the same time with equally many rows. With `tensor`, each rank has its
-     * shard of every expert (Megatron-LM's division). It cannot be combined with `sequence` or `whole`. */
+     * shard of every expert (Megatron-LM's division). It cannot be combined with `whole`. */
     tx_comm *expert, *replicas;
     /* The pipeline group, or NULL. It has one rank for each stage, in order. The graphs must have blocks
      * (tx_graph_block). All ranks read the same rows. Each stage has the parameters of its blocks; the first also has

@@ -92,6 +92,19 @@ tx_tensor *tx_tp_reduce_scatter(tx_tensor *x)
                                              x->shape.dim[1], parts));
 }
 
+/* A sum of the chunks, each among zeros. Its gradient is that of all positions, of which a rank takes its own. */
+tx_tensor *tx_tp_replicate(tx_tensor *x)
+{
+    if (!x || !tx_graph_sequence(x->graph))
+        return x;
+    const tx_mesh *mesh = &x->graph->model->mesh;
+    const tx_shape shape = x->shape;
+    const int64_t row = shape.dim[1] * shape.dim[2], size = mesh->tensor.size;
+    tx_tensor *rows = tx_reshape(x, TX_SHAPE(shape.dim[0], row));
+    rows = tx_tp_all_reduce(tx_shift_rows(rows, size * row, -mesh->tensor.rank * row, 0));
+    return tx_reshape(rows, TX_SHAPE(shape.dim[0], size * shape.dim[1], shape.dim[2]));
+}
+
 tx_tensor *tx_dp_all_reduce(tx_tensor *x)
 {
     return x ? tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_DP_ALL_REDUCE,
@@ -115,7 +128,7 @@ tx_tensor *tx_dp_all_gather(tx_tensor *x)
 
 tx_tensor *tx_tp_param(tx_tensor *param)
 {
-    return param && param->graph->model->mesh.sequence ? tx_tp_input(param) : param;
+    return param && param->requires_grad && tx_graph_sequence(param->graph) ? tx_tp_input(param) : param;
 }
 
 /* ---- Positions ---------------------------------------------------------------------------------------- */

@@ -170,24 +170,23 @@ static tx_tensor *of_slots(const tx_routes *routes, tx_tensor *weights, const tx
     return h ? tx_broadcast(tx_reshape(sorted, TX_SHAPE(slots)), *tx_tensor_shape(h), TX_AXIS_LAST) : NULL;
 }
 
+/* The router's logits of all positions [N, E]. A rank computes those of its chunk. */
+static tx_tensor *route_logits(const tx_stack *stack, const tx_experts *e, tx_tensor *x)
+{
+    tx_tensor *router = tx_tp_param(tx_stack_weight(stack, e->router));
+    tx_tensor *bias = tx_stack_has(stack, e->router_bias) ? tx_tp_param(tx_stack_weight(stack, e->router_bias)) : NULL;
+    tx_tensor *logits = tx_tp_replicate(tx_linear_full(x, router, bias, true));
+    return logits ? tx_reshape(logits, TX_SHAPE(tx_shape_count(tx_tensor_shape(stack->tokens)), e->count)) : NULL;
+}
+
 tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts)
 {
-    if (x && tx_graph_sequence(stack->graph))
-        tx_graph_fail(stack->graph,
-                      tx_fail(TX_UNSUPPORTED, "sequence parallelism is not implemented for models with experts"));
-    if (!x)
-        return NULL;
-    const tx_shape shape = *tx_tensor_shape(x);
-    const int64_t tokens = tx_shape_rows(&shape);
-    const tx_shape flat = TX_SHAPE(tokens, tx_shape_last(&shape));
-    tx_tensor *rows = tx_reshape(x, flat), *choices = NULL;
-    tx_tensor *scored = experts->scored ? tx_reshape(experts->scored, flat) : rows;
-    const int32_t of_bias = experts->router_bias;
-    tx_tensor *router_bias = tx_stack_has(stack, of_bias) ? tx_stack_weight(stack, of_bias) : NULL;
-    tx_tensor *logits = tx_linear_full(scored, tx_stack_weight(stack, experts->router), router_bias, true),
-              *probabilities = tx_softmax(logits);
+    tx_tensor *logits = route_logits(stack, experts, experts->scored ? experts->scored : x),
+              *probabilities = tx_softmax(logits), *choices = NULL;
     tx_tensor *weights = logits ? choose(stack, experts, logits, probabilities, &choices) : NULL;
     weights = times_factors(stack, experts, weights, choices);
+    const tx_shape rows = *tx_tensor_shape(stack->tokens);
+    const int64_t tokens = tx_shape_count(&rows), width = stack->config->width;
     tx_routes routes;
     const float capacity = stack->options->capacity;
     tx_tensor *ids = tx_reshape(stack->tokens, TX_SHAPE(tokens));
@@ -196,7 +195,7 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     note_router(stack, experts, logits, probabilities, ids, &routes);
     /* Tensor-parallel ranks all compute the routing, and each a slice of every expert. Expert-parallel ranks own whole
      * experts and exchange tokens. */
-    tx_tensor *h = tx_gather(tx_tp_input(rows), routes.tokens);
+    tx_tensor *h = tx_gather(tx_reshape(tx_tp_all_gather(x), TX_SHAPE(tokens, width)), routes.tokens);
     if (experts->scales_inputs) {
         h = tx_mul(h, of_slots(&routes, weights, h));
         weights = tx_fill(stack->graph, *tx_tensor_shape(weights), 1.0f);
@@ -208,8 +207,7 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
                       arrivals.offsets);
     h = tx_ep_collect(h, &routes, &arrivals);
     h = tx_combine(h, tx_tp_input(weights), &routes);
-    h = tx_tp_all_reduce(h);
-    return h ? tx_reshape(h, shape) : NULL;
+    return h ? tx_tp_reduce_scatter(tx_reshape(h, TX_SHAPE(rows.dim[0], rows.dim[1], width))) : NULL;
 }
 
 void tx_stack_router_loss(tx_stack *stack, const tx_experts *experts, double balance)

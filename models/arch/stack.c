@@ -344,6 +344,10 @@ tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_s
     const bool by_outputs = split == (stack->config->architecture->inputs_first ? 2 : 1),
                by_inputs = split && !by_outputs;
     tx_tensor *weight = tx_stack_weight(stack, weight_slot), *bias = of_bias < 0 ? NULL : param_at(stack, of_bias);
+    if (!split) {
+        weight = tx_tp_param(weight);
+        bias = tx_tp_param(bias);
+    }
     x = seen(stack, index, by_outputs ? tx_tp_all_gather(x) : x, NULL);
     tx_tensor *y =
         tx_lora_linear(stack->graph, stack->config, stack->options, index, x, weight, by_inputs ? NULL : bias);

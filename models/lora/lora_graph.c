@@ -40,10 +40,13 @@ static tx_tensor *declare_in(tx_graph *graph, bool divided, const char *name, co
     return divided && !spec->split ? tx_tp_input(param) : param;
 }
 
+/* Ranks that divide the positions of a whole layer compute parts, too. */
 static tx_tensor *declare(const layer *l, const char *name, tx_param_spec *spec)
 {
+    const bool divided = l->by_inputs || l->by_outputs;
     spec->block = l->spec.block;
-    return declare_in(l->graph, l->by_inputs || l->by_outputs, name, spec);
+    tx_tensor *param = declare_in(l->graph, divided, name, spec);
+    return divided ? param : tx_tp_param(param);
 }
 
 static bool same_group(const tx_lora_modules *m, int32_t i, int32_t other)

@@ -40,11 +40,18 @@
                   "\"moe_intermediate_size\": 8, \"shared_expert_intermediate_size\": 16"
 static const tested models[] = {
     {.name = "mixtral, its routers with losses", .config = MIXTRAL BALANCED "}", .experts = true, .routers = true},
+    {.name = "mixtral, its routers with losses, by positions",
+     .config = MIXTRAL BALANCED "}",
+     .experts = true,
+     .routers = true,
+     .sums = 5,
+     .outer = 1},
     {.name = "mixtral", .config = MIXTRAL "}", .experts = true, .sums = 5},
     {.name = "qwen2_moe, some layers dense",
      .config = QWEN ", \"mlp_only_layers\": [1, 2]" BALANCED "}",
      .experts = true},
     {.name = "qwen2_moe", .config = QWEN "}", .users = TENSOR_ALONE, .experts = true, .rows = MANY, .sums = 7},
+    {.name = "qwen2_moe by positions", .config = QWEN "}", .experts = true, .routers = true, .sums = 6, .outer = 1},
     {.name = "gpt2", .config = GPT2, .sums = 4, .keys = 2 * WIDTH, .smoothing = 0.1f},
     {.name = "gpt2 by chunks", .config = GPT2, .users = TENSOR_ALONE, .rows = MANY, .sums = 4, .smoothing = 0.1f},
     {.name = "gpt2 by positions", .config = GPT2, .users = TENSOR_ALONE, .sums = 6, .outer = 3},

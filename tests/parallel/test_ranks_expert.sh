@@ -54,6 +54,11 @@ ranks 2 groups_tp --tensor_parallel 2 --per_device_train_batch_size 12 || fail "
 alike groups1 groups_tp
 from=$experts
 
+# Tensor-parallel ranks divide the positions, too, and gather them before they choose experts.
+ranks 4 positions --expert_parallel 2 --tensor_parallel 2 --sequence_parallel --per_device_train_batch_size 6 \
+    --ddp_check 4 || fail "positions"
+alike one positions
+
 # Only matrices outside of the experts are pruned.
 { split 1 1 pruned1 --sparsity 0.5 && split 4 2 pruned2 --sparsity 0.5; } || fail "a pruned model"
 alike pruned1 pruned2
@@ -98,7 +103,6 @@ hands_over tensor2.2:2.2 both:4.4
 from=$experts
 
 refused "must be a multiple of the group size" 2 4
-refused "--expert_parallel and --sequence_parallel exclude each other" 4 2 --tensor_parallel 2 --sequence_parallel
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 refused "cannot be divided among 3 ranks" 3 3
 from="--config_name $work/config.json --train_file $work/text --block_size 32"

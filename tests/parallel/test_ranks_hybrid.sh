@@ -70,13 +70,8 @@ while read -r kind keys <&3; do
     ranks 2 way --pipeline_parallel 2 --gradient_accumulation_steps 3 --per_device_train_batch_size 4 \
         --overwrite_output_dir || fail "$kind: two stages"
     alike one way
-    case $kind in
-    qwen3_next | nemotron_h | minimax) refused "is not implemented for models with experts" 2 2 --sequence_parallel ;;
-    *)
-        split 2 2 way --sequence_parallel --ddp_check 4 --overwrite_output_dir || fail "$kind: positions"
-        alike one way
-        ;;
-    esac
+    split 2 2 way --sequence_parallel --ddp_check 4 --overwrite_output_dir || fail "$kind: positions"
+    alike one way
     { split 1 1 half1 --bf16 --overwrite_output_dir && split 2 2 half2 --bf16 --overwrite_output_dir; } ||
         fail "$kind: bf16"
     alike half1 half2 3e-3

@@ -32,6 +32,42 @@ done
 hands_over by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4
 llama_alike
 
+# also NAME KIND: KIND trains as the run `one` did, on 2 and 4 ranks, with activations computed again, in stages and in
+# bf16
+also()
+{
+    for way in 2.2 4.4; do
+        split ${way%.*} ${way#*.} way --ddp_check 4 --overwrite_output_dir || fail "$1, $way"
+        alike one way
+    done
+    split 2 2 way --gradient_checkpointing --overwrite_output_dir || fail "$1, checkpointing"
+    alike one way
+    split 4 2 way --pipeline_parallel 2 --per_device_train_batch_size 12 --overwrite_output_dir || fail "$1, stages"
+    alike one way
+    { split 1 1 half1 --bf16 --overwrite_output_dir && split 4 4 half2 --bf16 --overwrite_output_dir; } ||
+        fail "$1, bf16"
+    alike half1 half2 1e-2 # rounding changes choices of experts
+}
+
+# Experts: ranks gather the positions, and all choose the same experts. Adapters, also of matrices that no rank divides.
+sizes='"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+    "max_position_embeddings": 32, "vocab_size": 257'
+while read -r kind keys <&3; do
+    echo "{\"model_type\": \"$kind\", $sizes, $keys}" > "$work/$kind.json"
+    from="--config_name $work/$kind.json --train_file $work/text --block_size 32"
+    split 1 1 one --overwrite_output_dir || fail "$kind, one rank"
+    also "$kind"
+    split 1 1 base --max_steps 1 --overwrite_output_dir || fail "$kind, a base"
+    from="--model_name_or_path $work/base --train_file $work/text --block_size 32 --lora_r 4
+        --lora_target_modules all-linear"
+    { split 1 1 one --overwrite_output_dir && split 2 2 way --overwrite_output_dir; } || fail "$kind, an adapter"
+    alike one way
+done 3<< 'END'
+mixtral "num_key_value_heads": 2, "num_local_experts": 4, "attention_dropout": 0.1, "output_router_logits": true, "router_aux_loss_coef": 0.02
+qwen2_moe "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 16
+granitemoe "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2
+END
+
 # A part of the saved activations is divided: the residual stream and the gathered inputs of products.
 planned()
 {
@@ -49,12 +85,6 @@ parts=$(planned --sequence_parallel --gradient_checkpointing)
 
 from="--config_name $work/heads.json --train_file $work/text"
 refused "30 positions cannot be divided among 4 ranks" 4 4 --block_size 30
-echo '{"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
- "num_key_value_heads": 2,
-    "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' \
-    > "$work/experts.json"
-from="--config_name $work/experts.json --train_file $work/text --block_size 32"
-refused "is not implemented for models with experts" 2 2
 write_words
 from="--config_name $work/words --tokenizer_name $work/words --train_file $work/texts.tsv --task_name sst2 --max_seq_length 20"
 refused "is implemented only for causal language models" 2 2
