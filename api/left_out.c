@@ -75,11 +75,13 @@ LEFT_OUT_VALUE((*rank = 0, 1), int32_t tx_graph_cp_size(const tx_graph *graph, i
 LEFT_OUT_VALUE((*rank = 0, 1), int32_t tx_graph_dp_size(const tx_graph *graph, int32_t *rank))
 LEFT_OUT_VALUE(x, tx_tensor *tx_dp_all_gather(tx_tensor *x))
 LEFT_OUT_VALUE(false, bool tx_graph_sequence(const tx_graph *graph))
+LEFT_OUT_VALUE(, void tx_graph_set_sequence(tx_graph *graph, bool on))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_input(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_reduce(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_gather(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_reduce_scatter(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_replicate(tx_tensor *x))
+LEFT_OUT_VALUE(x, tx_tensor *tx_tp_own_chunk(tx_tensor *x))
 LEFT_OUT_VALUE(param, tx_tensor *tx_tp_param(tx_tensor *param))
 LEFT_OUT_VALUE(0, int64_t tx_tp_columns(const tx_tensor *x))
 

@@ -170,11 +170,17 @@ tx_tensor *tx_tp_all_reduce(tx_tensor *x);
  * tx_tp_all_reduce.
  */
 bool tx_graph_sequence(const tx_graph *graph);
+/* Ends sequence parallelism for the rest of the graph, or begins it again if the model has it: before a head that reads
+ * whole rows, and after it. */
+void tx_graph_set_sequence(tx_graph *graph, bool on);
 tx_tensor *tx_tp_all_gather(tx_tensor *x);
 tx_tensor *tx_tp_reduce_scatter(tx_tensor *x);
 /* Gathers the chunks x [B, T / size, C] for computations that all ranks repeat. The gradient of a chunk is that of its
  * positions on this rank. Otherwise it returns x. */
 tx_tensor *tx_tp_replicate(tx_tensor *x);
+/* This rank's chunk of x [B, T, C], which all ranks have; the gradient of other positions is 0. Otherwise it returns x.
+ */
+tx_tensor *tx_tp_own_chunk(tx_tensor *x);
 /* Marks a parameter that is read between products. With sequence parallelism its gradient is summed over the group. */
 tx_tensor *tx_tp_param(tx_tensor *param);
 /* Returns the columns of `x` of all ranks, if x is a product with a divided table: rank r has those from r * each on,

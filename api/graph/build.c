@@ -60,8 +60,9 @@ static void number_rows(const tx_tensor *x, tx_attrs *attrs)
                       tx_fail(TX_UNSUPPORTED, "context parallelism: dropout and noise need a tensor [B, T, C]"));
     if (x->shape.rank != 3)
         return;
-    attrs->draw.row = model->mesh.sequence ? model->mesh.tensor.rank * x->shape.dim[1]
-                                           : model->mesh.context.rank * (x->shape.dim[1] / 2);
+    const bool chunk = model->mesh.sequence && !x->graph->whole_rows;
+    attrs->draw.row =
+        chunk ? model->mesh.tensor.rank * x->shape.dim[1] : model->mesh.context.rank * (x->shape.dim[1] / 2);
     attrs->gap = tx_mesh_gap(&model->mesh, x->shape.dim[1]);
 }
 

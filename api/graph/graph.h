@@ -69,6 +69,7 @@ struct tx_graph {
     tx_checkpointing checkpointing; /* options given to tx_graph_checkpointing */
     bool offloads;                  /* tx_graph_offload_activations was called */
     bool exchanges;                 /* update nodes exchange weights and average (tx_optimizer_average) */
+    bool whole_rows;                /* tx_graph_set_sequence ended sequence parallelism */
     int64_t chunk_bytes;            /* of logits, see tx_graph_limit_logits */
     /* [repeats, repeated_tensors] in a graph of many micro-batches (tx_repeat), otherwise NULL. The entry of a
      * micro-batch is its copy of a tensor of micro-batch 0, or NULL if there is only one for all. */

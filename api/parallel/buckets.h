@@ -201,6 +201,8 @@ void tx_parallel_add_updates(tx_graph *graph);
 tx_tensor *tx_parallel_buffer(tx_graph *graph, tx_dtype dtype, tx_shape shape);
 /* Emits CP_TO_HEADS or CP_TO_ROWS of x, which may be NULL after an earlier failure. */
 tx_tensor *tx_cp_move(tx_tensor *x, tx_op op, const tx_attrs *attrs);
+/* TP_ALL_GATHER or TP_REDUCE_SCATTER of x [B, T, C]. */
+tx_tensor *tx_tp_move(tx_tensor *x, tx_op op);
 
 /* The sum of x over the ranks whose rows tx_dp_all_gather joins. */
 tx_tensor *tx_dp_all_reduce(tx_tensor *x);

@@ -10,12 +10,12 @@ void tx_grad_dp_all_reduce(const tx_grad *c)
 
 void tx_grad_tp_reduce_scatter(const tx_grad *c)
 {
-    c->din[0] = tx_tp_all_gather(c->dout[0]);
+    c->din[0] = tx_tp_move(c->dout[0], TX_OP_TP_ALL_GATHER);
 }
 
 void tx_grad_tp_all_gather(const tx_grad *c)
 {
-    c->din[0] = tx_tp_reduce_scatter(tx_grad_as(c->dout[0], TX_F32));
+    c->din[0] = tx_tp_move(tx_grad_as(c->dout[0], TX_F32), TX_OP_TP_REDUCE_SCATTER);
 }
 
 void tx_grad_cp_to_heads(const tx_grad *c)

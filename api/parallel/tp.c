@@ -26,7 +26,13 @@ int32_t tx_graph_dp_size(const tx_graph *graph, int32_t *rank)
 bool tx_graph_sequence(const tx_graph *graph)
 {
     TX_NEEDS(graph, false);
-    return graph->model->mesh.sequence;
+    return graph->model->mesh.sequence && !graph->whole_rows;
+}
+
+void tx_graph_set_sequence(tx_graph *graph, bool on)
+{
+    TX_NEEDS(graph, );
+    graph->whole_rows = !on;
 }
 
 int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *rank)
@@ -60,11 +66,15 @@ tx_tensor *tx_tp_all_reduce(tx_tensor *x)
 }
 
 /* Exchanges rows through the window, which has one padded chunk for each rank. */
-static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
+tx_tensor *tx_tp_move(tx_tensor *x, tx_op op)
 {
+    if (!x)
+        return NULL;
     tx_graph *graph = x->graph;
-    const tx_shape shape = TX_SHAPE(x->shape.dim[0], tokens, x->shape.dim[2]);
-    const int64_t shorter = tx_min(tokens, x->shape.dim[1]), parts = graph->model->mesh.tensor.size;
+    const int64_t parts = graph->model->mesh.tensor.size, tokens = x->shape.dim[1];
+    const bool gathers = op == TX_OP_TP_ALL_GATHER;
+    const tx_shape shape = TX_SHAPE(x->shape.dim[0], gathers ? tokens * parts : tokens / parts, x->shape.dim[2]);
+    const int64_t shorter = tx_min(tokens, shape.dim[1]);
     const int64_t blocks = tx_param_blocks(x->shape.dim[0] * shorter * x->shape.dim[2]);
     tx_tensor *w = window_of(x, TX_SHAPE(parts * blocks * TX_PARAM_BLOCK));
     return tx_emit(
@@ -74,18 +84,16 @@ static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
 
 tx_tensor *tx_tp_all_gather(tx_tensor *x)
 {
-    if (!x || !x->graph->model->mesh.sequence)
-        return tx_tp_input(x);
-    return move_rows(x, TX_OP_TP_ALL_GATHER, x->shape.dim[1] * x->graph->model->mesh.tensor.size);
+    return x && tx_graph_sequence(x->graph) ? tx_tp_move(x, TX_OP_TP_ALL_GATHER) : tx_tp_input(x);
 }
 
 tx_tensor *tx_tp_reduce_scatter(tx_tensor *x)
 {
-    if (!x || !x->graph->model->mesh.sequence)
+    if (!x || !tx_graph_sequence(x->graph))
         return tx_tp_all_reduce(x);
     const int64_t parts = x->graph->model->mesh.tensor.size;
     if (x->shape.rank == 3 && x->shape.dim[1] % parts == 0)
-        return move_rows(x, TX_OP_TP_REDUCE_SCATTER, x->shape.dim[1] / parts);
+        return tx_tp_move(x, TX_OP_TP_REDUCE_SCATTER);
     return tx_graph_refuse(x->graph, tx_fail(TX_UNSUPPORTED,
                                              "sequence parallelism: %" PRId64
                                              " positions cannot be divided among %" PRId64 " ranks",
@@ -103,6 +111,17 @@ tx_tensor *tx_tp_replicate(tx_tensor *x)
     tx_tensor *rows = tx_reshape(x, TX_SHAPE(shape.dim[0], row));
     rows = tx_tp_all_reduce(tx_shift_rows(rows, size * row, -mesh->tensor.rank * row, 0));
     return tx_reshape(rows, TX_SHAPE(shape.dim[0], size * shape.dim[1], shape.dim[2]));
+}
+
+tx_tensor *tx_tp_own_chunk(tx_tensor *x)
+{
+    if (!x || !tx_graph_sequence(x->graph))
+        return x;
+    const tx_mesh_axis *group = &x->graph->model->mesh.tensor;
+    const tx_shape shape = x->shape;
+    const int64_t tokens = shape.dim[1] / group->size, row = tokens * shape.dim[2];
+    x = tx_reshape(x, TX_SHAPE(shape.dim[0], shape.dim[1] * shape.dim[2]));
+    return tx_reshape(tx_shift_rows(x, row, group->rank * row, 0), TX_SHAPE(shape.dim[0], tokens, shape.dim[2]));
 }
 
 tx_tensor *tx_dp_all_reduce(tx_tensor *x)
@@ -184,14 +203,13 @@ static tx_tensor *add_positions_from(tx_tensor *x, tx_tensor *tokens, tx_tensor 
 /* Adds position embeddings to x [B, T, C]: the given positions, or those from 0 on. */
 static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *positions)
 {
-    if (x && table && positions && x->graph->model->mesh.sequence)
+    if (x && table && positions && tx_graph_sequence(x->graph))
         tx_graph_fail(x->graph,
                       tx_fail(TX_UNSUPPORTED, "sequence parallelism does not support given positions of tokens"));
     if (!x || !table || positions)
         return table ? tx_add(x, TX_EMIT(positions, EMBEDDING, TX_PLAIN, positions, table)) : x;
     const int64_t rows = x->shape.dim[0], tokens = x->shape.dim[1], row = tokens * x->shape.dim[2];
-    const tx_model *model = x->graph->model;
-    const int32_t first = model->mesh.sequence ? model->mesh.tensor.rank * (int32_t)tokens : 0;
+    const int32_t first = tx_graph_sequence(x->graph) ? x->graph->model->mesh.tensor.rank * (int32_t)tokens : 0;
     tx_tensor *range = tx_range(x->graph, TX_SHAPE(1, tokens), first, 1);
     tx_tensor *embedded = TX_EMIT(range, EMBEDDING, TX_PLAIN, range, tx_tp_param(table));
     embedded = tx_broadcast(tx_reshape(embedded, TX_SHAPE(row)), TX_SHAPE(rows, row), TX_AXIS_ROWS);

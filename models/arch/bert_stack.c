@@ -146,9 +146,9 @@ int64_t tx_bert_embeddings(const tx_config *config)
 
 tx_tensor *tx_bert_norm(const tx_stack *b, tx_tensor *x, int32_t slot)
 {
-    tx_tensor *gamma = tx_stack_weight(b, slot), *beta = tx_stack_has(b, slot + 1)
-                                                             ? tx_stack_weight(b, slot + 1)
-                                                             : tx_fill(b->graph, TX_SHAPE(b->config->width), 0.0f);
+    tx_tensor *gamma = tx_tp_param(tx_stack_weight(b, slot));
+    tx_tensor *beta = tx_stack_has(b, slot + 1) ? tx_tp_param(tx_stack_weight(b, slot + 1))
+                                                : tx_fill(b->graph, TX_SHAPE(b->config->width), 0.0f);
     return tx_layer_norm(x, gamma, beta, (float)bert_of(b->config)->layer_norm_eps);
 }
 
@@ -179,15 +179,20 @@ static tx_tensor *token_types(const tx_stack *b)
     return types ? types : tx_range(b->graph, *tx_tensor_shape(b->tokens), 0, 0);
 }
 
+/* Adds rows of a table that no rank divides to this rank's positions. */
+static tx_tensor *add_rows_of(const tx_stack *b, tx_tensor *x, tx_tensor *indices, int32_t table, int64_t padding)
+{
+    tx_tensor *rows = tx_tp_param(tx_stack_weight(b, table));
+    return tx_add(x, tx_tp_own_chunk(tx_embedding_padded(indices, rows, padding, NULL, NULL)));
+}
+
 /* Counted positions use the same padded lookup as tokens, so that the position of padding gets no gradient either. */
 static tx_tensor *embed(tx_stack *b, tx_tensor **words)
 {
     const tx_bert_config *c = bert_of(b->config);
     b->padding = c->pad_token_id;
     *words = tx_stack_weight(b, TX_BERT_WORD_TABLE);
-    tx_tensor *position_table =
-                  tx_stack_has(b, TX_BERT_POSITION_TABLE) ? tx_stack_weight(b, TX_BERT_POSITION_TABLE) : NULL,
-              *x;
+    tx_tensor *x;
     if (c->kind->counts_tokens) {
         int32_t chunk;
         if (tx_graph_cp_size(b->graph, &chunk) > 1)
@@ -196,13 +201,13 @@ static tx_tensor *embed(tx_stack *b, tx_tensor **words)
                                             "counted in whole ones",
                                             b->config->architecture->type));
         tx_tensor *positions = b->positions ? b->positions : tx_token_positions(b->tokens, (int32_t)b->padding);
-        x = tx_stack_embed(b, *words, NULL);
-        x = tx_add(x, tx_embedding_padded(positions, position_table, b->padding, NULL, NULL));
+        x = add_rows_of(b, tx_stack_embed(b, *words, NULL), positions, TX_BERT_POSITION_TABLE, b->padding);
     } else {
-        x = tx_stack_embed(b, *words, position_table);
+        const bool learned = tx_stack_has(b, TX_BERT_POSITION_TABLE);
+        x = tx_stack_embed(b, *words, learned ? tx_stack_weight(b, TX_BERT_POSITION_TABLE) : NULL);
     }
     if (tx_stack_has(b, TX_BERT_TYPE_TABLE))
-        x = tx_add(x, tx_embedding(token_types(b), tx_stack_weight(b, TX_BERT_TYPE_TABLE), NULL, NULL));
+        x = add_rows_of(b, x, token_types(b), TX_BERT_TYPE_TABLE, -1);
     x = tx_stack_dropout(b, tx_bert_norm(b, x, TX_BERT_EMBED_NORM), c->hidden_dropout_prob);
     return c->projects ? tx_bert_linear(b, x, TX_BERT_PROJECT) : x;
 }
@@ -248,7 +253,7 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
                         : tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
     if (reads_a_text(b->config) && layer + 1 == b->config->layers) {
         h = tx_bert_first_of(b, h);
-        x = tx_bert_first_of(b, x);
+        x = tx_bert_first_of(b, tx_stack_whole(b, x));
     }
     h = tx_bert_linear(b, h, TX_BERT_O_PROJ);
     x = tx_bert_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), TX_BERT_ATTN_NORM);
@@ -263,8 +268,11 @@ static tx_tensor *encode(tx_graph *graph, const tx_config *config, const tx_arch
 {
     if (tx_stack_open(graph, config, options, tx_bert_rows(config), b))
         return NULL;
-    tx_tensor *x = embed(b, words);
     const tx_bert_kind *kind = bert_of(config)->kind;
+    if (kind->block && b->parts > 1)
+        tx_graph_fail(graph,
+                      tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism is not implemented", config->architecture->type));
+    tx_tensor *x = embed(b, words);
     const int64_t t = tx_tensor_shape(b->tokens)->dim[1];
     tx_tensor *table = kind->table ? kind->table(b) : kind->bucket ? tx_stack_weight(b, TX_BERT_DISTANCE_TABLE) : NULL;
     if (kind->disentangled) {
@@ -276,7 +284,8 @@ static tx_tensor *encode(tx_graph *graph, const tx_config *config, const tx_arch
             tx_relative_scores(b, config->heads, t, tx_relative_bias(b, table, kind->bucket), tx_relative_mask(b));
     }
     x = tx_stack_blocks(b, x, kind->block ? kind->block : transformer_block);
-    return x && tx_stack_has(b, TX_BERT_FINAL_NORM) ? tx_bert_norm(b, x, TX_BERT_FINAL_NORM) : x;
+    x = x && tx_stack_has(b, TX_BERT_FINAL_NORM) ? tx_bert_norm(b, x, TX_BERT_FINAL_NORM) : x;
+    return config->architecture->head == TX_HEAD_MASKED_LM ? x : tx_stack_whole(b, x);
 }
 
 tx_tensor *tx_bert_masked_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
@@ -289,7 +298,7 @@ tx_tensor *tx_bert_masked_logits(tx_graph *graph, const tx_config *config, const
     const int32_t act = c->kind->exact_gelu ? TX_BERT_GELU : c->kind->same_head ? c->head_act : c->hidden_act;
     x = tx_bert_activate(act, tx_bert_linear(&b, tx_stack_rows(&b, x), TX_BERT_HEAD_DENSE));
     x = tx_bert_norm(&b, x, TX_BERT_HEAD_NORM);
-    return tx_linear(tx_tp_input(x), words, tx_stack_weight(&b, TX_BERT_HEAD_BIAS), true);
+    return tx_linear(tx_tp_all_gather(x), words, tx_stack_weight(&b, TX_BERT_HEAD_BIAS), true);
 }
 
 /* The dropout of a classifier's head. */

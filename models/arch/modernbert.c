@@ -174,8 +174,6 @@ static tx_tensor *attention(tx_stack *s, tx_tensor *x, int64_t layer)
     const double dropout = c->attention_probs_dropout_prob;
     const tx_rope rope = TX_ROPE((float)(local ? c->local_theta : c->global_theta));
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
-    if (s->parts > 1)
-        tx_graph_fail(s->graph, tx_fail(TX_UNSUPPORTED, "modernbert: tensor parallelism is not implemented"));
     x = tx_bert_linear(s, x, TX_BERT_QKV_PROJ);
     x = tx_rotary(x, 2 * heads, (int32_t)(c->base.width / heads), &rope, NULL, NULL);
     const tx_relative_options relative = {.heads = heads, .scores = s->scores, .dropout = dropout};

@@ -148,8 +148,6 @@ static tx_tensor *block(tx_stack *s, tx_tensor *x, int64_t layer)
     const int32_t heads = (int32_t)c->base.heads;
     const tx_rope rope = TX_ROPE((float)c->global_theta);
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
-    if (s->parts > 1)
-        tx_graph_fail(s->graph, tx_fail(TX_UNSUPPORTED, "nomic_bert: tensor parallelism is not implemented"));
     tx_tensor *h = tx_bert_linear(s, x, TX_BERT_QKV_PROJ);
     h = tx_rotary(h, 2 * heads, (int32_t)(c->base.width / heads), &rope, s->positions, NULL);
     h = tx_stack_attention(s, h, layer, &options, c->attention_probs_dropout_prob);

@@ -212,8 +212,6 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
     if (tx_graph_cp_size(graph, &chunk) > 1 && !of_tokens)
         return tx_fail(TX_UNSUPPORTED, "context parallelism divides rows, and %s reads whole ones",
                        c->architecture->class_name);
-    if (tx_graph_sequence(graph) && head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED, "sequence parallelism is implemented only for causal language models");
     if (o->cache > 0 && head != TX_HEAD_CAUSAL_LM && head != TX_HEAD_SEQ2SEQ)
         return tx_fail(TX_UNSUPPORTED, "%s cannot generate text%s", c->architecture->class_name,
                        head == TX_HEAD_SEQUENCE_CLASSIFICATION
@@ -251,6 +249,7 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
                         .padding = -1,
                         .positions = tx_find_input(graph, options->cache > 0 ? "positions" : "position_ids")};
     stack->parts = tx_graph_tp_size(graph, &stack->part);
+    tx_graph_set_sequence(graph, true);
     return TX_OK;
 }
 
@@ -452,6 +451,13 @@ bool tx_stack_decodes(const tx_config *config)
     return a->head == TX_HEAD_CAUSAL_LM || a->reads_last || a->decodes;
 }
 
+tx_tensor *tx_stack_whole(const tx_stack *stack, tx_tensor *x)
+{
+    x = tx_tp_replicate(x);
+    tx_graph_set_sequence(stack->graph, false);
+    return x;
+}
+
 /* The rows of x [B, T, C] that the input last_token marks, [B, C]. */
 static tx_tensor *last_of(const tx_stack *stack, tx_tensor *x)
 {
@@ -468,12 +474,12 @@ static tx_tensor *last_of(const tx_stack *stack, tx_tensor *x)
 
 tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x)
 {
-    if (x && stack->config->architecture->reads_last)
-        return last_of(stack, x);
+    const tx_architecture *a = stack->config->architecture;
     tx_tensor *rows = tx_find_input(stack->graph, "rows");
-    if (!rows || !x)
+    if (!x || !(rows || a->reads_last || a->head == TX_HEAD_STATES))
         return x;
-    if (tx_graph_sequence(stack->graph))
-        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "sequence parallelism does not support the input rows"));
-    return tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), stack->config->width)), rows);
+    x = tx_stack_whole(stack, x);
+    if (a->reads_last)
+        return last_of(stack, x);
+    return rows ? tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), stack->config->width)), rows) : x;
 }

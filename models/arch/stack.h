@@ -141,8 +141,11 @@ tx_tensor *tx_stack_range(tx_stack *stack, tx_tensor *x, int64_t first, int64_t 
 tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block);
 /* Whether the model is a decoder: language models, classifiers that read the last token, and decoders' states. */
 bool tx_stack_decodes(const tx_config *config);
+/* All positions of x [B, T, C], which ranks divide with sequence parallelism, on each rank. It ends sequence
+ * parallelism: all ranks compute the rest of the graph. */
+tx_tensor *tx_stack_whole(const tx_stack *stack, tx_tensor *x);
 /* The positions whose logits are requested: x [B, T, C] -> [R, C], or x if all are; [B, C] if the last token of each
- * row is classified. */
+ * row is classified. Only x itself may be a chunk. */
 tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x);
 
 #endif

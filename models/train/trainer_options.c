@@ -71,7 +71,8 @@ static int32_t targets_of(const tx_trainer_options *o)
 int64_t tx_trainer_length(const tx_trainer_options *o, int32_t which)
 {
     const int64_t parts = o->lengths > 1 ? o->lengths / targets_of(o) : 1;
-    return part_of(o->block, parts - which / targets_of(o), parts, UNIT * tx_trainer_chunks(o));
+    const int64_t ranks = o->parallel.sequence && o->parallel.tensor ? o->parallel.tensor->size : tx_trainer_chunks(o);
+    return part_of(o->block, parts - which / targets_of(o), parts, UNIT * ranks);
 }
 
 int64_t tx_trainer_target(const tx_trainer_options *o, int32_t which)

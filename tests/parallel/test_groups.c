@@ -89,6 +89,11 @@ static const tested models[] = {
     {.name = "bert",
      .config = "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}",
      .sums = 4},
+    {.name = "bert by positions",
+     .config = "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}",
+     .users = TENSOR_ALONE,
+     .sums = 6,
+     .outer = 8},
     {.name = "bert of padded rows",
      .config = "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}",
      .users = CONTEXT_ONLY,
@@ -98,6 +103,12 @@ static const tested models[] = {
          "{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForMaskedLM\"], \"pad_token_id\": 60, " BERT "96}",
      .users = TENSOR_ALONE,
      .sums = 4},
+    {.name = "roberta by positions",
+     .config =
+         "{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForMaskedLM\"], \"pad_token_id\": 60, " BERT "96}",
+     .users = TENSOR_ALONE,
+     .sums = 6,
+     .outer = 8},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 

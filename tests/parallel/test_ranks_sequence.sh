@@ -68,6 +68,55 @@ qwen2_moe "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, 
 granitemoe "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2
 END
 
+# Heads: that of masked words reads chunks, classifiers and embeddings read whole rows. Rows are padded, and of several
+# lengths.
+write_texts
+write_masks
+rate=3e-4
+awk 'BEGIN {
+    split("cat dog bird", animal, " ")
+    for (i = 0; i < 120; i++) {
+        words = labels = ""
+        for (k = 0; k <= i % 9; k++) {
+            words = words (k ? ", " : "") "\"" animal[(i + k) % 3 + 1] "\""
+            labels = labels (k ? ", " : "") ((i + k) % 3 ? "\"A\"" : "\"B\"")
+        }
+        printf "{\"tokens\": [%s], \"ner_tags\": [%s]}\n", words, labels
+    }
+}' > "$work/labels.jsonl"
+awk 'BEGIN {
+    split("cat dog bird", animal, " ")
+    for (i = 0; i < 120; i++)
+        printf "{\"anchor\": \"the %s %d\", \"positive\": \"a %s and %d\"}\n", animal[i % 3 + 1], i, animal[i % 3 + 1], i
+}' > "$work/pairs.jsonl"
+while read -r kind data keys <&3; do
+    rm -rf "$work/model"
+    mkdir "$work/model"
+    echo "{\"model_type\": \"$kind\", \"vocab_size\": 342, $keys}" > "$work/model/config.json"
+    from="--config_name $work/model --tokenizer_name $work/model --max_seq_length"
+    case $data in
+    words) from="$from 32 --train_file $work/text --line_by_line" ;;
+    texts) from="$from 20 --train_file $work/texts.tsv --task_name sst2 --pad_to_max_length false" ;;
+    labels) from="$from 20 --train_file $work/labels.jsonl --task_name ner" ;;
+    pairs) from="$from 20 --train_file $work/pairs.jsonl --task_name embedding" ;;
+    esac
+    case $data in
+    words) cp "$work/masked/tokenizer.json" "$work/model" ;;
+    *) cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/model" ;;
+    esac
+    split 1 1 one --overwrite_output_dir || fail "$kind, $data, one rank"
+    also "$kind, $data"
+done 3<< 'END'
+bert words "architectures": ["BertForMaskedLM"], "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 32
+electra words "architectures": ["ElectraForMaskedLM"], "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "embedding_size": 16, "max_position_embeddings": 32
+roberta labels "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "pad_token_id": 0, "max_position_embeddings": 32
+bert texts "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 32
+llama texts "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "pad_token_id": 0, "max_position_embeddings": 32
+gpt2 texts "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 32, "pad_token_id": 0
+qwen3 pairs "architectures": ["Qwen3Model"], "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 48, "max_position_embeddings": 32
+END
+rate=1e-2
+
 # A part of the saved activations is divided: the residual stream and the gathered inputs of products.
 planned()
 {
@@ -85,9 +134,6 @@ parts=$(planned --sequence_parallel --gradient_checkpointing)
 
 from="--config_name $work/heads.json --train_file $work/text"
 refused "30 positions cannot be divided among 4 ranks" 4 4 --block_size 30
-write_words
-from="--config_name $work/words --tokenizer_name $work/words --train_file $work/texts.tsv --task_name sst2 --max_seq_length 20"
-refused "is implemented only for causal language models" 2 2
 write_talk
 mkdir "$work/talks"
 cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/talks"
