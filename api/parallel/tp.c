@@ -203,11 +203,8 @@ static tx_tensor *add_positions_from(tx_tensor *x, tx_tensor *tokens, tx_tensor 
 /* Adds position embeddings to x [B, T, C]: the given positions, or those from 0 on. */
 static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *positions)
 {
-    if (x && table && positions && tx_graph_sequence(x->graph))
-        tx_graph_fail(x->graph,
-                      tx_fail(TX_UNSUPPORTED, "sequence parallelism does not support given positions of tokens"));
     if (!x || !table || positions)
-        return table ? tx_add(x, TX_EMIT(positions, EMBEDDING, TX_PLAIN, positions, table)) : x;
+        return table ? tx_add(x, tx_tp_own_chunk(tx_embedding(positions, tx_tp_param(table), NULL, NULL))) : x;
     const int64_t rows = x->shape.dim[0], tokens = x->shape.dim[1], row = tokens * x->shape.dim[2];
     const int32_t first = tx_graph_sequence(x->graph) ? x->graph->model->mesh.tensor.rank * (int32_t)tokens : 0;
     tx_tensor *range = tx_range(x->graph, TX_SHAPE(1, tokens), first, 1);

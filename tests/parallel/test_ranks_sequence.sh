@@ -69,9 +69,10 @@ granitemoe "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_to
 END
 
 # Heads: that of masked words reads chunks, classifiers and embeddings read whole rows. Rows are padded, and of several
-# lengths.
+# lengths. Samples side by side in a row have positions of their own.
 write_texts
 write_masks
+write_talk
 rate=3e-4
 awk 'BEGIN {
     split("cat dog bird", animal, " ")
@@ -99,6 +100,7 @@ while read -r kind data keys <&3; do
     texts) from="$from 20 --train_file $work/texts.tsv --task_name sst2 --pad_to_max_length false" ;;
     labels) from="$from 20 --train_file $work/labels.jsonl --task_name ner" ;;
     pairs) from="$from 20 --train_file $work/pairs.jsonl --task_name embedding" ;;
+    talk) from="$from 64 --train_file $work/talk.jsonl --chat_template chatml --packing true" ;;
     esac
     case $data in
     words) cp "$work/masked/tokenizer.json" "$work/model" ;;
@@ -114,6 +116,7 @@ bert texts "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, 
 llama texts "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "pad_token_id": 0, "max_position_embeddings": 32
 gpt2 texts "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 32, "pad_token_id": 0
 qwen3 pairs "architectures": ["Qwen3Model"], "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 48, "max_position_embeddings": 32
+gpt2 talk "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 64
 END
 rate=1e-2
 
@@ -134,11 +137,4 @@ parts=$(planned --sequence_parallel --gradient_checkpointing)
 
 from="--config_name $work/heads.json --train_file $work/text"
 refused "30 positions cannot be divided among 4 ranks" 4 4 --block_size 30
-write_talk
-mkdir "$work/talks"
-cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/talks"
-echo '{"model_type": "gpt2", "vocab_size": 342, "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 64}' \
-    > "$work/talks/config.json"
-from="--config_name $work/talks --tokenizer_name $work/talks --train_file $work/talk.jsonl --chat_template chatml --max_seq_length 64 --packing true"
-refused "given positions of tokens" 2 2
 ends
