@@ -21,7 +21,7 @@ bool lacks_query_latent(const tx_config *config, int64_t layer)
 /* The norms of latents have this eps, whatever rms_norm_eps is. */
 static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t slot)
 {
-    return tx_rms_norm(x, tx_stack_weight(b, slot), 1e-6f);
+    return tx_rms_norm(x, tx_tp_param(tx_stack_weight(b, slot)), 1e-6f);
 }
 
 /* x [B, T, C] -> [B, T, heads * (plain + rotated)] */
@@ -128,9 +128,6 @@ tx_tensor *tx_llama_latent_attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const tx_rope rope = rope_of(b, c);
     tx_attention_options options = {
         .heads = heads, .kv_heads = heads, .scale = (float)(c->latent.sharpness / sqrt((double)size))};
-    if (tx_graph_sequence(b->graph))
-        tx_graph_fail(b->graph,
-                      tx_fail(TX_UNSUPPORTED, "sequence parallelism is not implemented for latent attention"));
     declare_index(b);
     tx_tensor *q = queries(b, x), *down = tx_stack_linear(b, x, KV_DOWN, KV_DOWN_BIAS);
     tx_tensor *latent = norm(b, columns_of(down, 0, c->latent.rank), KV_NORM),
@@ -138,7 +135,7 @@ tx_tensor *tx_llama_latent_attention(tx_stack *b, tx_tensor *x, int64_t layer)
     if (q && latent && shared && can_absorb(b))
         return attend_latents(b, q, latent, shared, layer, &options);
     tx_tensor *kv = tx_stack_linear(b, latent, KV_UP, NO_BIAS);
-    shared = tx_tp_input(shared);
+    shared = tx_tp_all_gather(shared);
     tx_tensor *qkv = tx_mla_qkv(q, kv, shared, heads, c->latent.pairs);
     qkv = tx_rotary(qkv, 2 * heads, size, &rope, b->positions, tx_find_input(b->graph, "rope_rates"));
     qkv = tx_llama_scale_queries(b, qkv, heads, size, tx_stack_length(b));

@@ -49,7 +49,8 @@ also()
     alike half1 half2 1e-2 # rounding changes choices of experts
 }
 
-# Experts: ranks gather the positions, and all choose the same experts. Adapters, also of matrices that no rank divides.
+# Experts: ranks gather the positions, and all choose the same experts. Latents of attention are those of chunks.
+# Adapters, also of matrices that no rank divides.
 sizes='"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
     "max_position_embeddings": 32, "vocab_size": 257'
 while read -r kind keys <&3; do
@@ -66,6 +67,7 @@ done 3<< 'END'
 mixtral "num_key_value_heads": 2, "num_local_experts": 4, "attention_dropout": 0.1, "output_router_logits": true, "router_aux_loss_coef": 0.02
 qwen2_moe "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 16
 granitemoe "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2
+deepseek_v3 "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1, "q_lora_rank": 12, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8
 END
 
 # Heads: that of masked words reads chunks, classifiers and embeddings read whole rows. Rows are padded, and of several
