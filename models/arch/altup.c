@@ -82,9 +82,9 @@ tx_tensor *tx_llama_close_streams(tx_stack *b, tx_tensor *streams)
 static tx_tensor *coefficients(tx_stack *b, tx_tensor *x, int32_t slot)
 {
     const llama_config *c = llama_of(b->config);
-    x = tx_rms_norm(x, tx_stack_weight(b, STREAM_NORM), (float)c->norms.eps);
-    x = tx_linear_full(x, tx_stack_weight(b, STREAM_ROUTER), NULL, true);
-    tx_tensor *weight = tx_stack_weight(b, slot);
+    x = tx_rms_norm(x, tx_tp_param(tx_stack_weight(b, STREAM_NORM)), (float)c->norms.eps);
+    x = tx_linear_full(x, tx_tp_param(tx_stack_weight(b, STREAM_ROUTER)), NULL, true);
+    tx_tensor *weight = tx_tp_param(tx_stack_weight(b, slot));
     if (b->options->train)
         weight = tx_stack_clip(b, weight, c->streams.limit);
     return tx_linear_full(tx_tanh(tx_scale(x, 1.0f / (float)c->base.width)), weight, NULL, true);
@@ -107,7 +107,8 @@ tx_tensor *tx_llama_correct_streams(tx_stack *b, tx_tensor *streams, tx_tensor *
     first = columns_of(streams, 0, b->config->width);
     if (!first)
         return NULL;
-    first = tx_mul(first, tx_broadcast(tx_stack_weight(b, STREAM_SCALE), *tx_tensor_shape(first), TX_AXIS_ROWS));
+    first = tx_mul(first,
+                   tx_broadcast(tx_tp_param(tx_stack_weight(b, STREAM_SCALE)), *tx_tensor_shape(first), TX_AXIS_ROWS));
     tx_tensor *input = by_token(tx_llama_layer_input(b, first, layer), 1);
     tx_tensor *others = tx_shift_rows(tx_fill(b->graph, TX_SHAPE(1, COUNT - 1), 1.0f), COUNT, -1, 0); /* 0, 1, 1, 1 */
     input = tx_matmul(tx_reshape(others, TX_SHAPE(COUNT, 1)), input, false, false);
@@ -119,7 +120,7 @@ tx_tensor *tx_llama_augment(tx_stack *b, tx_tensor *x, tx_tensor *normed)
     if (!tx_stack_has(b, LOW_RANK_IN))
         return x;
     tx_tensor *part = tx_stack_linear(b, tx_stack_linear(b, normed, LOW_RANK_IN, NO_BIAS), LOW_RANK_OUT, NO_BIAS);
-    part = tx_rms_norm(part, tx_stack_weight(b, LOW_RANK_NORM), (float)llama_of(b->config)->norms.eps);
+    part = tx_rms_norm(part, tx_tp_param(tx_stack_weight(b, LOW_RANK_NORM)), (float)llama_of(b->config)->norms.eps);
     return tx_scale(tx_add(x, tx_add(normed, part)), sqrtf(0.5f));
 }
 

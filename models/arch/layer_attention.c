@@ -109,7 +109,6 @@ tx_tensor *tx_llama_layer_attention(tx_stack *b, tx_tensor *x, int64_t layer)
                                     .scale = (float)c->attention.multiplier,
                                     .window = (int32_t)window_of(c, layer),
                                     .kept = !keys};
-    tx_llama_whole_rows(b, "layers whose heads differ");
     tx_tensor *qkv = keys ? own(b, x, layer, &options, size) : borrowed(b, x, layer, &options, size);
     const int64_t block = keys ? layer : b->shared[slides(c, layer)].block;
     tx_tensor *y = tx_stack_attention(b, qkv, block, &options, c->attention.dropout);

@@ -37,14 +37,14 @@ void tx_llama_layer_inputs(tx_stack *b, tx_tensor *x)
     const int64_t width = c->embedding.layer_width;
     if (!x || !has_layer_inputs(b->config, 0))
         return;
-    tx_llama_whole_rows(b, "embeddings for each layer");
-    tx_tensor *own = tx_scale(rows_of_tokens(b), sqrtf((float)width));
+    /* Ranks sum the gradient of the rows, which are fewer than those of the table. */
+    tx_tensor *own = tx_scale(tx_tp_own_chunk(tx_tp_param(rows_of_tokens(b))), sqrtf((float)width));
     tx_tensor *seen = tx_scale(tx_stack_linear(b, x, INPUTS_PROJ, NO_BIAS), 1 / sqrtf((float)c->base.width));
     if (!own || !seen)
         return;
     const tx_shape shape = *tx_tensor_shape(seen);
     tx_tensor *parts = tx_reshape(seen, TX_SHAPE(tx_shape_count(&shape) / width, width));
-    parts = tx_rms_norm(parts, tx_stack_weight(b, INPUTS_NORM), (float)c->norms.eps);
+    parts = tx_rms_norm(parts, tx_tp_param(tx_stack_weight(b, INPUTS_NORM)), (float)c->norms.eps);
     b->layer_inputs = tx_scale(tx_add(tx_reshape(parts, shape), own), sqrtf(0.5f));
 }
 
@@ -55,7 +55,7 @@ tx_tensor *tx_llama_layer_input(tx_stack *b, tx_tensor *x, int64_t layer)
     tx_tensor *gate = tx_gelu(tx_stack_linear(b, x, INPUT_GATE, NO_BIAS), false);
     tx_tensor *input = tx_mul(gate, columns_of(b->layer_inputs, layer * width, width));
     input = tx_stack_linear(b, input, INPUT_PROJ, NO_BIAS);
-    return tx_rms_norm(input, tx_stack_weight(b, ADDED_NORM), (float)c->norms.eps);
+    return tx_rms_norm(input, tx_tp_param(tx_stack_weight(b, ADDED_NORM)), (float)c->norms.eps);
 }
 
 tx_tensor *tx_llama_end_layer(tx_stack *b, tx_tensor *x, int64_t layer)

@@ -221,8 +221,6 @@ static inline tx_tensor *columns_of(tx_tensor *x, int64_t first, int64_t count)
 
 /* Refuses a feature that tensor-parallel ranks do not support. */
 void tx_llama_one_rank(tx_stack *b, const char *what);
-/* The same if they divide the positions. */
-void tx_llama_whole_rows(tx_stack *b, const char *what);
 /* Tensors with the same rows next to each other: [.., sum of their columns]. NULL on error, as the others. */
 tx_tensor *tx_llama_join(tx_tensor *const *part, int32_t count);
 /* Multiplies each of `count` sections of the columns, of these sizes, by a number. A first number of 0 means none. */

@@ -331,7 +331,7 @@ static tx_tensor *mlp_and_experts(tx_stack *b, tx_tensor *x, tx_tensor *h)
 {
     const llama_config *c = llama_of(b->config);
     tx_experts experts = experts_of(c);
-    tx_tensor *scored = tx_rms_norm(x, tx_stack_weight(b, ROUTER_SCALE), (float)c->norms.eps);
+    tx_tensor *scored = tx_rms_norm(x, tx_tp_param(tx_stack_weight(b, ROUTER_SCALE)), (float)c->norms.eps);
     experts.scored = tx_scale(scored, 1 / sqrtf((float)c->base.width));
     tx_tensor *y = norm(b, tx_stack_experts(b, norm(b, x, EXPERTS_NORM), &experts), EXPERTS_OUT_NORM);
     return tx_add(norm(b, mlp(b, h), MLP_OWN_NORM), y);

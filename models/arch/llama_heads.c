@@ -14,13 +14,6 @@ void tx_llama_one_rank(tx_stack *b, const char *what)
                                         b->config->architecture->type, what));
 }
 
-void tx_llama_whole_rows(tx_stack *b, const char *what)
-{
-    if (tx_graph_sequence(b->graph))
-        tx_graph_fail(b->graph, tx_fail(TX_UNSUPPORTED, "%s: sequence parallelism is not implemented for %s",
-                                        b->config->architecture->type, what));
-}
-
 tx_tensor *tx_llama_join(tx_tensor *const *part, int32_t count)
 {
     int64_t width = 0, at = 0;

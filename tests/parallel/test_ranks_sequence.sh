@@ -32,8 +32,8 @@ done
 hands_over by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4
 llama_alike
 
-# also NAME KIND: KIND trains as the run `one` did, on 2 and 4 ranks, with activations computed again, in stages and in
-# bf16
+# also NAME: a model trains as the run `one` did, on 2 and 4 ranks, with activations computed again and in stages; in bf16
+# as with tensor parallelism only
 also()
 {
     for way in 2.2 4.4; do
@@ -44,8 +44,8 @@ also()
     alike one way
     split 4 2 way --pipeline_parallel 2 --per_device_train_batch_size 12 --overwrite_output_dir || fail "$1, stages"
     alike one way
-    { split 1 1 half1 --bf16 --overwrite_output_dir && split 4 4 half2 --bf16 --overwrite_output_dir; } ||
-        fail "$1, bf16"
+    { ranks 4 half1 --tensor_parallel 4 --per_device_train_batch_size 12 --bf16 --overwrite_output_dir &&
+        split 4 4 half2 --bf16 --overwrite_output_dir; } || fail "$1, bf16"
     alike half1 half2 1e-2 # rounding changes choices of experts
 }
 
@@ -69,6 +69,14 @@ qwen2_moe "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, 
 granitemoe "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2
 deepseek_v3 "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1, "q_lora_rank": 12, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8
 END
+
+# Layers with embeddings, heads, keys and streams of their own.
+write_layers
+for model in shared streams; do
+    from="--config_name $work/$model.json --train_file $work/text --block_size 32"
+    split 1 1 one --overwrite_output_dir || fail "$model, one rank"
+    also $model
+done
 
 # Heads: that of masked words reads chunks, classifiers and embeddings read whole rows. Rows are padded, and of several
 # lengths. Samples side by side in a row have positions of their own.
