@@ -229,6 +229,41 @@ static tx_status check_units(const tx_param_record *r)
                            dtype == TX_NF4_DOUBLE ? ", or leave out double quantisation" : "");
 }
 
+/* Whether shards end within blocks of `unit` elements along a dimension. */
+static bool cuts_blocks(const tx_param_record *r, int32_t along, int64_t unit)
+{
+    bool cuts = false;
+    for (int32_t i = 0; i < r->runs; i++)
+        cuts = cuts || r->run[i].first % unit != 0 || r->run[i].count % unit != 0;
+    return cuts && r->division.parts > 1 && r->division.dimension == along;
+}
+
+/* Checks that the shards of a rounded parameter have the blocks of the whole, and finds the ends of its parts in this
+ * rank's rows. */
+static tx_status divide_rounding(tx_param_record *r)
+{
+    const tx_rounding *all = &r->whole.rounding;
+    const tx_shape *shape = &r->whole.shape;
+    const int32_t along = shape->rank - (all->columns ? 2 : 1); /* the dimension of blocks */
+    tx_rounding *own = &r->spec.rounding;
+    int64_t end = 0;
+    *own = (tx_rounding){.columns = all->columns};
+    for (int32_t i = 0; i < all->parts; i++) {
+        const int64_t values = tx_block_unit(all->part[i].type), before = end;
+        if (cuts_blocks(r, along, values * (all->columns ? tx_shape_last(shape) : 1)))
+            return tx_fail(TX_UNSUPPORTED,
+                           "parameter %s: %" PRId32 " ranks cannot divide its %" PRId64
+                           " inputs into blocks of %" PRId64 ": use fewer ranks, or a type with smaller blocks",
+                           r->name, r->division.parts, shape->dim[along], values);
+        end = tx_own_before(r, all->part[i].end * tx_shape_last(shape)) / tx_shape_last(&r->spec.shape);
+        if (end == before)
+            continue; /* this rank has no rows of the part */
+        own->part[own->parts] = all->part[i];
+        own->part[own->parts++].end = end;
+    }
+    return TX_OK;
+}
+
 /* A tied parameter is on the first and the last stage. */
 tx_status tx_parallel_divide(const tx_model *model, tx_param_record *record)
 {
@@ -238,6 +273,7 @@ tx_status tx_parallel_divide(const tx_model *model, tx_param_record *record)
     TX_TRY(tx_own_check(record));
     tx_own_divide(record);
     TX_TRY(check_units(record));
+    TX_TRY(divide_rounding(record));
     record->absent = !tx_model_has_stage(model, tx_model_stage_of(model, whole->block)) &&
                      !(whole->tied && tx_model_has_stage(model, model->mesh.stages - 1));
     return TX_OK;

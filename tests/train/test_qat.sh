@@ -15,15 +15,17 @@ sed 's/"llama"/"mixtral"/; s/"vocab/"num_local_experts": 4, "vocab/' "$work/llam
 echo '{"model_type": "gpt2", "n_layer": 1, "n_embd": 256, "n_head": 2, "n_positions": 32, "vocab_size": 257,
  "bos_token_id": 256, "eos_token_id": 256}' > "$work/gpt2.json"
 
-# run FOLDER ARGUMENT...
+# run FOLDER ARGUMENT...: on the ranks of $ranked, divided as $split says
+ranked='' split=''
 run()
 {
     folder=$1
     shift
     rm -rf "${work:?}/$folder"
-    "$bin/txtrain" --train_file "$work/text" --validation_file "$work/text" --block_size 24 --device "$device" \
+    # shellcheck disable=SC2086
+    $ranked "$bin/txtrain" --train_file "$work/text" --validation_file "$work/text" --block_size 24 --device "$device" \
         --threads 1 --learning_rate 1e-2 --per_device_train_batch_size 4 --save_strategy no --do_eval \
-        --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err" || fail "$folder: $*"
+        --output_dir "$work/$folder" "$@" $split > "$work/out" 2> "$work/err" || fail "$folder: $* $split"
 }
 # loss FOLDER: of its evaluation, all digits
 loss()
@@ -48,8 +50,8 @@ compare_file()
     case "$*" in *--bf16*) precision=--bf16 ;; esac
     run file --model_name_or_path "$work/qat.gguf" $precision
     run plain --model_name_or_path "$work/$weights" $precision
-    equal_loss qat file || fail "$type $*: loss $(loss qat), of the file $(loss file)"
-    equal_loss plain file && fail "$type $*: rounding changes nothing"
+    equal_loss qat file || fail "$type $* $split: loss $(loss qat), of the file $(loss file)"
+    equal_loss plain file && fail "$type $* $split: rounding changes nothing"
 }
 # check TYPE ARGUMENT...: a run with the type
 check()
@@ -147,26 +149,63 @@ rm -rf "$work/part/checkpoint-4"
 cmp -s "$work/whole/model.safetensors" "$work/part/model.safetensors" || fail "a resumed run has other weights"
 run threads "$@" --max_steps 4 --threads 2
 cmp -s "$work/whole/model.safetensors" "$work/threads/model.safetensors" || fail "two threads: other weights"
-# ranks SPLIT ARGUMENT...: two ranks have the loss of the run `whole` with these arguments
+# ranks ROWS SPLIT ARGUMENT...: two ranks with so many rows each have the loss of the run `whole` with these arguments,
+# within $limit: other sums round some weights to another value
+limit=0.002
 ranks()
 {
-    split=$1
-    shift
-    rm -rf "$work/ranks"
-    # shellcheck disable=SC2086
-    $launcher -n 2 "$bin/txtrain" --train_file "$work/text" --validation_file "$work/text" --block_size 24 \
-        --device "$device" --threads 1 --learning_rate 1e-2 --per_device_train_batch_size 2 --save_strategy no \
-        --do_eval --output_dir "$work/ranks" "$@" $split > "$work/out" 2> "$work/err" || fail "$split"
+    rows=$1 split=$2 ranked="$launcher -n 2"
+    shift 2
+    run ranks "$@" --per_device_train_batch_size "$rows"
     loss whole > "$work/one" && loss ranks > "$work/more"
-    near "$work/one" "$work/more" 0.002 || fail "$split: loss $(loss ranks), not $(loss whole)"
+    near "$work/one" "$work/more" $limit || fail "$split: loss $(loss ranks), not $(loss whole)"
+    ranked='' split=''
 }
 if [ -n "$launcher" ]; then
-    for split in "--zero_stage 0" "--zero_stage 3" "--pipeline_parallel 2 --gradient_accumulation_steps 2"; do
-        ranks "$split" "$@" --max_steps 4
-    done
+    ranks 2 "--zero_stage 0" "$@" --max_steps 4
+    ranks 2 "--zero_stage 3" "$@" --max_steps 4
+    ranks 2 "--pipeline_parallel 2 --gradient_accumulation_steps 2" "$@" --max_steps 4
     set -- --do_train --model_name_or_path "$work/base_llama" --lora_r 4 --qat q4_0 --max_steps 4
     run whole "$@"
-    ranks "--zero_stage 3" "$@"
+    ranks 2 "--zero_stage 3" "$@"
+
+    # Ranks that divide matrices, by rows or by whole blocks, or experts
+    limit=2e-4 slow="--learning_rate 1e-5"
+    sed 's/"hidden_size": 256, "intermediate_size": 288/"hidden_size": 512, "intermediate_size": 512/' \
+        "$work/llama.json" > "$work/wide.json"
+    run base_wide --do_train --max_steps 2 --config_name "$work/wide.json"
+    for kind in "tensor_parallel 2" "tensor_parallel 2 --sequence_parallel" "expert_parallel 2"; do
+        base=base_wide targets='' rows=4
+        [ "$kind" = "expert_parallel 2" ] && base=base_experts rows=2 \
+            targets="--lora_target_parameters mlp.experts.gate_up_proj,mlp.experts.down_proj"
+        # shellcheck disable=SC2086
+        set -- --do_train --model_name_or_path "$work/$base" --qat q3_k_m --max_steps 4 $slow
+        run whole "$@"
+        ranks $rows "--$kind" "$@"
+        ranked="$launcher -n 2" split="--$kind"
+        check q3_k_m --model_name_or_path "$work/$base"
+        # shellcheck disable=SC2086
+        check_adapter q4_k_m $base --lora_r 4 --lora_target_modules all-linear $targets
+        ranked='' split=''
+    done
+    if [ "$device" = cpu ]; then
+        ranked="$launcher -n 2" split="--tensor_parallel 2"
+        check q8_0 --config_name "$work/gpt2.json"
+        check q4_k_s --config_name "$work/wide.json" --config_overrides tie_word_embeddings=true --bf16
+        # shellcheck disable=SC2086
+        check_adapter q8_0 base_gpt2 $all
+        # Another split resumes from a checkpoint.
+        # shellcheck disable=SC2086
+        set -- --do_train --model_name_or_path "$work/base_wide" --qat q3_k_m --max_steps 4 $slow
+        run part "$@" --save_strategy steps --save_steps 2
+        rm -rf "$work/part/checkpoint-4"
+        ranked='' split=''
+        run whole "$@"
+        "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/part" --tensor_parallel 1 \
+            --do_eval > "$work/out" 2> "$work/err" || fail "one rank does not resume from two"
+        loss whole > "$work/one" && loss part > "$work/more"
+        near "$work/one" "$work/more" $limit || fail "resume: loss $(loss part), not $(loss whole)"
+    fi
 fi
 
 # Refusals
@@ -188,6 +227,10 @@ done
 # shellcheck disable=SC2086
 refuses 1 "does not support an adapter of an embedding" $adapter --lora_target_modules q_proj,embed_tokens
 refuses 2 "use --bf16" --config_name "$work/llama.json" --dtype bfloat16
-refuses 2 "blocks of shards" --config_name "$work/llama.json" --tensor_parallel 2
+if [ -n "$launcher" ]; then
+    outcome 1 "o_proj.weight: 2 ranks cannot divide its 256 inputs into blocks of 256" $launcher -n 2 "$bin/txtrain" \
+        --train_file "$work/text" --output_dir "$work/refused" --qat q4_k_m --config_name "$work/llama.json" \
+        --tensor_parallel 2
+fi
 
 verdict " on $device"
