@@ -164,15 +164,32 @@ static void sections_that_are_none(void **state)
     assert_non_null(strstr(tx_error(), "only sections of rows can be separate tensors"));
 }
 
+static void experts_that_are_none(void **state)
+{
+    fixture *f = *state;
+    const tx_param_spec bad[] = {
+        {.shape = TX_SHAPE(2, 6), .experts = true, .alternating = 4},
+        {.shape = TX_SHAPE(2, 6), .experts = true, .alternating = -3},
+        {.shape = TX_SHAPE(2, 6), .alternating = 3},
+        {.shape = TX_SHAPE(2, 6), .experts = true, .alternating = 3, .split = 2},
+        {.shape = TX_SHAPE(2, 6), .experts = true, .split = 1},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tx_graph_free(f->graph);
+        assert_ok(tx_graph_create(f->model, &f->graph));
+        assert_null(tx_param(f->graph, "bad", &bad[i]));
+        assert_non_null(
+            strstr(tx_error(), i < 3 ? "its columns are not of" : "cannot divide the dimension of experts"));
+    }
+}
+
 int main(int argc, char **argv)
 {
     device = tx_test_device(argc > 1 ? argv[1] : device);
 #define PARAMS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        PARAMS(frozen_in_16_bits),
-        PARAMS(values_in_16_bits),
-        PARAMS(gradients_of_casts),
-        PARAMS(sections_that_are_none),
+        PARAMS(frozen_in_16_bits),      PARAMS(values_in_16_bits),     PARAMS(gradients_of_casts),
+        PARAMS(sections_that_are_none), PARAMS(experts_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
