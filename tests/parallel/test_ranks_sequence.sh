@@ -32,18 +32,18 @@ done
 hands_over by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4
 llama_alike
 
-# also NAME: a model trains as the run `one` did, on 2 and 4 ranks, with activations computed again and in stages; in bf16
-# as with tensor parallelism only
+# also NAME [LIMIT]: a model trains as the run `one` did, on 2 and 4 ranks, with activations computed again and in stages;
+# in bf16 as with tensor parallelism only
 also()
 {
     for way in 2.2 4.4; do
         split ${way%.*} ${way#*.} way --ddp_check 4 --overwrite_output_dir || fail "$1, $way"
-        alike one way
+        alike one way "$2"
     done
     split 2 2 way --gradient_checkpointing --overwrite_output_dir || fail "$1, checkpointing"
-    alike one way
+    alike one way "$2"
     split 4 2 way --pipeline_parallel 2 --per_device_train_batch_size 12 --overwrite_output_dir || fail "$1, stages"
-    alike one way
+    alike one way "$2"
     { ranks 4 half1 --tensor_parallel 4 --per_device_train_batch_size 12 --bf16 --overwrite_output_dir &&
         split 4 4 half2 --bf16 --overwrite_output_dir; } || fail "$1, bf16"
     alike half1 half2 1e-2 # rounding changes choices of experts
@@ -75,7 +75,7 @@ write_layers
 for model in shared streams; do
     from="--config_name $work/$model.json --train_file $work/text --block_size 32"
     split 1 1 one --overwrite_output_dir || fail "$model, one rank"
-    also $model
+    also $model 1e-5
 done
 
 # Heads: that of masked words reads chunks, classifiers and embeddings read whole rows. Rows are padded, and of several
