@@ -378,10 +378,10 @@ typedef struct grouped {
 static void declare_experts(const grouped *g, tx_tensor **a, tx_tensor **b)
 {
     const tx_lora_experts *e = &g->experts;
-    const int32_t outputs = g->inputs_first ? 2 : 1; /* their dimension */
+    const int32_t dimension = g->inputs_first ? 2 : 1; /* of outputs */
     int32_t part;
     const bool divided = tx_graph_tp_size(g->graph, &part) > 1 && g->spec.split,
-               by_outputs = divided && g->spec.split == outputs + 1;
+               by_outputs = divided && g->spec.split == dimension + 1;
     tx_param_spec of_a = {.shape = TX_SHAPE(e->count * e->rank, e->in),
                           .init = TX_INIT_UNIFORM,
                           .scale = (float)(1.0 / sqrt((double)e->in)),
@@ -396,7 +396,7 @@ static void declare_experts(const grouped *g, tx_tensor **a, tx_tensor **b)
                           .experts = true,
                           .alternating = e->count,
                           .block = g->spec.block};
-    if (by_outputs && g->spec.sections.dimension == outputs)
+    if (by_outputs && g->spec.sections.dimension == dimension)
         of_b.sections = g->spec.sections;
     of_b.sections.dimension = 0;
     const int64_t count = tx_tensor_shape(g->weight)->dim[0];
