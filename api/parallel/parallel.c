@@ -48,6 +48,8 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
         return tx_fail(TX_INVALID,
                        "parallel: zero_stage %" PRId32 " must be 0, 1, 2 or 3, bucket_bytes %" PRId64 " not negative",
                        o->zero_stage, o->bucket_bytes);
+    if (o->wire != TX_F32 && o->wire != TX_BF16 && o->wire != TX_U8)
+        return tx_fail(TX_INVALID, "parallel: wire is %s, not F32, BF16 or U8", tx_dtype_name(o->wire));
     const tx_comm *pipeline = o->pipeline && o->pipeline->size > 1 ? o->pipeline : NULL;
     if (pipeline && o->zero_stage > 1)
         return tx_fail(TX_UNSUPPORTED, "parallel: with a pipeline zero_stage must be 0 or 1, not %" PRId32,

@@ -197,6 +197,9 @@ static void options(void **state)
     tx_parallel_options p = {.size = sizeof p, .zero_stage = 4};
     assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "zero_stage 4 must be 0, 1, 2 or 3");
     p.zero_stage = 0;
+    p.wire = TX_I32;
+    assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "wire is I32");
+    p.wire = TX_F32;
     p.shards = p.replicate = comm;
     assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "hybrid sharding needs");
     p.shards = p.replicate = NULL;
