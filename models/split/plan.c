@@ -191,7 +191,7 @@ static tx_status find_shape(const tx_config *config, const tx_trainer_options *b
                               .experts = KEY(json, 0, "num_local_experts", "num_experts", "n_routed_experts"),
                               .chosen = KEY(json, 1, "num_experts_per_tok")};
     if (base->parallel.wire)
-        model->sent = (double)tx_comm_bytes(TX_COMM_BLOCK, base->parallel.wire) / TX_COMM_BLOCK;
+        model->sent = (double)tx_comm_bytes(TX_COMM_BLOCK, base->parallel.wire) / (double)TX_COMM_BLOCK;
     model->kv_width = model->kv_heads * KEY(json, config->width / config->heads, "head_dim");
     tx_json_free(json);
     return model->experts ? share_of_experts(config, model) : TX_OK;
