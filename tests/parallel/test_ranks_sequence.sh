@@ -38,12 +38,12 @@ also()
 {
     for way in 2.2 4.4; do
         split ${way%.*} ${way#*.} way --ddp_check 4 --overwrite_output_dir || fail "$1, $way"
-        alike one way "$2"
+        alike one way "${2:-}"
     done
     split 2 2 way --gradient_checkpointing --overwrite_output_dir || fail "$1, checkpointing"
-    alike one way "$2"
+    alike one way "${2:-}"
     split 4 2 way --pipeline_parallel 2 --per_device_train_batch_size 12 --overwrite_output_dir || fail "$1, stages"
-    alike one way "$2"
+    alike one way "${2:-}"
     { ranks 4 half1 --tensor_parallel 4 --per_device_train_batch_size 12 --bf16 --overwrite_output_dir &&
         split 4 4 half2 --bf16 --overwrite_output_dir; } || fail "$1, bf16"
     alike half1 half2 1e-2 # rounding changes choices of experts
