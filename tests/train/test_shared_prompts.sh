@@ -55,7 +55,9 @@ compare()
         for run in alone shared; do
             numbers $name "$work/$run/log.jsonl" > "$work/$run.numbers"
         done
-        [ $name = kl ] && [ ! -s "$work/alone.numbers" ] || near "$work/alone.numbers" "$work/shared.numbers" 2e-5 ||
+        most=2e-5
+        [ $name = grad_norm ] && most=1e-4 # AdamW enlarges the rounding that a step without gradients leaves
+        [ $name = kl ] && [ ! -s "$work/alone.numbers" ] || near "$work/alone.numbers" "$work/shared.numbers" $most ||
             fail "$model $*: other $name"
     done
     [ "$(numbers grad_norm "$work/shared/log.jsonl" | awk '$1 > 0.01' | wc -l)" -ge 3 ] || fail "$model $*: no gradients"
