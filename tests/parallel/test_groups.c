@@ -85,7 +85,7 @@ static const tested models[] = {
     {.name = "gpt2 of padded rows", .config = GPT2, .users = CONTEXT_ONLY, .padded = true, .segments = 2},
     {.name = "mistral of windows", .config = MISTRAL, .users = CONTEXT_ONLY, .packed = true, .padded = true},
     {.name = "qwen2, a window in its last layer", .config = QWEN2, .users = CONTEXT_ONLY},
-    {.name = "gpt_oss, with sinks", .config = GPT_OSS, .users = CONTEXT_ONLY},
+    {.name = "gpt_oss, with sinks", .config = GPT_OSS, .users = CONTEXT_WITHOUT_TENSOR},
     {.name = "bert",
      .config = "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}",
      .sums = 4},
@@ -138,7 +138,8 @@ static bool only_stages(void)
 /* Whether the ways of a case train a model. */
 static bool trains(const tested *t)
 {
-    if ((ways.expert > 1 && !t->experts) || (ways.context > 1 && t->routers))
+    if ((ways.expert > 1 && !t->experts) || (ways.context > 1 && t->routers) ||
+        (ways.tensor > 1 && t->users == CONTEXT_WITHOUT_TENSOR))
         return false;
     return t->users == TENSOR_ALONE ? only_tensor() : t->users == ALL_WAYS || ways.context > 1;
 }
