@@ -16,8 +16,7 @@
 enum { ROWS = 2, MANY = 12, BLOCK = 32, VOCAB = 97, WIDTH = 32, MOST_LAYERS = 8, MOST_RANKS = 8, MOST_TIMES = 4 };
 
 /* The cases that train a model: all, those of a tensor group only, of a context group, or of one without a tensor
- * group.
- */
+ * group. */
 typedef enum users { ALL_WAYS, TENSOR_ALONE, CONTEXT_ONLY, CONTEXT_WITHOUT_TENSOR } users;
 
 typedef struct tested {

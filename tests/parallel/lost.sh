@@ -5,7 +5,13 @@
 name=txl$$
 
 # Hosts that are processes do not read each other's memory: UCX aborts a process whose peer dies meanwhile.
-[ "${hosts:-0}" -gt 2 ] || export UCX_TLS=tcp,self TX_COMM_SHM=2
+apart="env UCX_TLS=tcp,self TX_COMM_SHM=2"
+
+# completed STATUS: whether txlaunch ended its run. On a busy machine a rank may be killed while it exits.
+completed()
+{
+    [ "$1" -eq 0 ] || grep -q "^txlaunch: the run is complete" "$work/err"
+}
 
 # await COMMAND...: waits for its success, for at most 100 seconds
 await()
@@ -58,7 +64,7 @@ END
     chmod +x "$work/launch"
     start_launch()
     {
-        timeout -s KILL 300 "$bin/txlaunch" --launcher "$launcher" \
+        $apart timeout -s KILL 300 "$bin/txlaunch" --launcher "$launcher" \
             --launcher_args "-launcher ssh -launcher-exec $work/launch" --hosts 127.0.0.2:2,127.0.0.3:2 "$@"
     }
     lose_host()

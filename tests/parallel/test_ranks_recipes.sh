@@ -51,12 +51,12 @@ export PATH
 slurm()
 {
     SLURM_JOB_ID=7 SLURM_JOB_NODELIST='node[1-2]' SLURM_JOB_NUM_NODES=2 SLURM_NTASKS_PER_NODE=2 \
-        exec sh "$recipes/slurm.sh" "$@"
+        exec $apart sh "$recipes/slurm.sh" "$@"
 }
 
 kubernetes()
 {
-    JOB_COMPLETION_INDEX=0 JOB_NAME=tx SERVICE=tx PODS=2 RANKS_PER_POD=2 exec sh "$recipes/kubernetes/start.sh" "$@"
+    JOB_COMPLETION_INDEX=0 JOB_NAME=tx SERVICE=tx PODS=2 RANKS_PER_POD=2 exec $apart sh "$recipes/kubernetes/start.sh" "$@"
 }
 
 # job KIND: starts it in the background, into $work/KIND
@@ -84,7 +84,7 @@ for kind in slurm kubernetes; do
     kill_host "$work/processes-$node"
     wait $pid
     status=$?
-    [ $status -eq 0 ] || fail "$kind: status $status"
+    completed $status || fail "$kind: status $status"
     grep -q "^txlaunch: $node does not answer: continuing with 2 ranks" "$work/err" || fail "$kind: not without $node"
     grep -q ", the last complete step, which the remaining ranks saved" "$work/err" || fail "$kind: no last step"
     ended "$work/$kind" 80
