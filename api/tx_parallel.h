@@ -50,7 +50,8 @@ typedef struct tx_parallel_options {
     size_t size; /* sizeof(tx_parallel_options) */
     /* Bytes of a gradient bucket, approximately. Default: 0 (25 MiB, and 1 MiB for the first bucket). */
     int64_t bucket_bytes;
-    tx_dtype wire; /* type in which gradients are sent between hosts: BF16, U8 (tx_transfer), or F32 for theirs */
+    /* Type in which gradients are sent between hosts: BF16 or U8 (tx_transfer). Default: F32, for their own type. */
+    tx_dtype wire;
     /* With 1 the ranks divide optimizer states, with 2 also gradients, with 3 also weights. Plans gather divided
      * weights before use (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models,
      * 2020). Frozen weights are not divided. Default: 0 (every rank has everything). */

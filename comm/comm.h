@@ -35,7 +35,7 @@ typedef enum tx_collective {
         TX_COLLECTIVE_COUNT
 } tx_collective;
 
-enum { TX_COMM_BLOCK = 64 };
+enum { TX_COMM_BLOCK = 64 }; /* elements with one scale in messages of 8 bits */
 
 typedef struct tx_transfer {
     tx_collective kind;

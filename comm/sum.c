@@ -15,6 +15,7 @@ typedef struct small_block {
     float scale; /* NaN if an element is not finite */
     int8_t value[TX_COMM_BLOCK];
 } small_block;
+_Static_assert(sizeof(small_block) == sizeof(float) + TX_COMM_BLOCK, "tx_comm_bytes counts other bytes");
 
 typedef union lane {
     float f32;
@@ -36,7 +37,7 @@ static void store_small(small_block *restrict to, lane *restrict from, int32_t c
     for (int32_t i = count; i % TX_COMM_BLOCK != 0; i++)
         from[i].f32 = 0.0f;
     for (int32_t first = 0; first < count; first += TX_COMM_BLOCK, to++) {
-        int32_t bits = 0; /* of the largest magnitude, which have the order of magnitudes */
+        int32_t bits = 0; /* of the largest magnitude: bits of magnitudes are in the order of the magnitudes */
         for (int32_t i = 0; i < TX_COMM_BLOCK; i++) {
             const int32_t one = (int32_t)(from[first + i].u32 & INT32_MAX);
             bits = one > bits ? one : bits;
@@ -111,13 +112,16 @@ void tx_comm_sum(const tx_term *term, int32_t terms, void *const *out, int32_t o
         ranks += term[i].ranks;
     for (int64_t at = 0; at < count; at += SUM_BLOCK) {
         int32_t length = count - at < SUM_BLOCK ? (int32_t)(count - at) : SUM_BLOCK;
+        const void *from = sum;
         sum_tree(term, ranks, at, length, sum);
-        if (dtype == TX_BF16)
+        if (dtype == TX_BF16) {
             for (int32_t i = 0; i < length; i++)
                 half[i] = tx_f32_to_bf16(sum[i].f32);
-        if (dtype == TX_U8)
+            from = half;
+        } else if (dtype == TX_U8) {
             store_small(small, sum, length);
-        const void *from = dtype == TX_BF16 ? (const void *)half : dtype == TX_U8 ? (const void *)small : sum;
+            from = small;
+        }
         for (int32_t i = 0; i < outs; i++)
             memcpy((char *)out[i] + tx_comm_bytes(at, dtype), from, (size_t)tx_comm_bytes(length, dtype));
     }

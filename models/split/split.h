@@ -102,7 +102,7 @@ typedef struct tx_split_model {
     /* A layer, and the rest of the model (the ends). The indices are tx_split_power of the tensor-parallel size, and
      * whether blocks are recomputed. */
     tx_split_piece layer[TX_SPLIT_TENSOR_POWER][2], ends[TX_SPLIT_TENSOR_POWER][2];
-    double sent;          /* bytes of a gradient that is sent between hosts; 0 for its own */
+    double sent;          /* bytes of a gradient that is sent between hosts; 0 for those of its type */
     double buckets[2][2]; /* bytes of buckets in ZeRO stages 2 and 3, by recomputation, for tensor-parallel size 1 */
 } tx_split_model;
 
