@@ -7,12 +7,6 @@ name=txl$$
 # Hosts that are processes do not read each other's memory: UCX aborts a process whose peer dies meanwhile.
 apart="env UCX_TLS=tcp,self TX_COMM_SHM=2"
 
-# completed STATUS: whether txlaunch ended its run. On a busy machine a rank may be killed while it exits.
-completed()
-{
-    [ "$1" -eq 0 ] || grep -q "^txlaunch: the run is complete" "$work/err"
-}
-
 # await COMMAND...: waits for its success, for at most 100 seconds
 await()
 {

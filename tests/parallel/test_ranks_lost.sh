@@ -83,7 +83,7 @@ while [ $done -lt "$times" ]; do
     return_host $lost
     wait $pid
     status=$?
-    completed $status || fail "txlaunch ended with $status"
+    [ $status -eq 0 ] || fail "txlaunch ended with $status"
     grep -q "^txlaunch: .* answers again: continuing with $all ranks" "$work/err" || fail "host $lost did not return"
     grep "^txlaunch: " "$work/err" | sed 's/^/    /'
     ended "$work/run" $steps

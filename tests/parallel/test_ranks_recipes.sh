@@ -84,7 +84,8 @@ for kind in slurm kubernetes; do
     kill_host "$work/processes-$node"
     wait $pid
     status=$?
-    completed $status || fail "$kind: status $status"
+    # On a busy machine a rank may be killed while it exits.
+    [ $status -eq 0 ] || grep -q "^txlaunch: the run is complete" "$work/err" || fail "$kind: status $status"
     grep -q "^txlaunch: $node does not answer: continuing with 2 ranks" "$work/err" || fail "$kind: not without $node"
     grep -q ", the last complete step, which the remaining ranks saved" "$work/err" || fail "$kind: no last step"
     ended "$work/$kind" 80
