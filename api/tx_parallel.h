@@ -46,9 +46,11 @@ typedef enum tx_pipeline_schedule {
 #undef X
 } tx_pipeline_schedule;
 
+#define TX_BUCKET_BYTES (INT64_C(25) << 20) /* of a gradient bucket by default, as in PyTorch */
+
 typedef struct tx_parallel_options {
     size_t size; /* sizeof(tx_parallel_options) */
-    /* Bytes of a gradient bucket, approximately. Default: 0 (25 MiB, and 1 MiB for the first bucket). */
+    /* Bytes of a gradient bucket, approximately. Default: 0 (TX_BUCKET_BYTES, and 1 MiB for the first bucket). */
     int64_t bucket_bytes;
     /* Type in which gradients are sent between hosts: BF16 or U8 (tx_transfer). Default: F32, for their own type. */
     tx_dtype wire;

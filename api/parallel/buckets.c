@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The same as in PyTorch's DistributedDataParallel: transfers of a small first bucket start early. */
-#define BUCKET_BYTES (INT64_C(25) << 20)
+/* As in PyTorch's DistributedDataParallel: transfers of a small first bucket start early. */
 #define FIRST_BUCKET_BYTES (INT64_C(1) << 20)
 #define RESULTS_BYTES 4096
 
@@ -28,7 +27,7 @@ static void add_param(const tx_model *model, const tx_param_record *param, tx_bu
                              .element = (int64_t)tx_dtype_size(dtype)};
     const int64_t count =
         tx_bucket_elements(&empty, tx_dtype_bytes(param->spec.dtype, tx_shape_count(&param->spec.shape)));
-    int64_t limit = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
+    int64_t limit = p->options.bucket_bytes ? p->options.bucket_bytes : TX_BUCKET_BYTES;
     tx_bucket *last = *buckets ? &bucket[*buckets - 1] : NULL;
     if (!last || *full || count * empty.element > limit || last->comm != comm ||
         tx_arena_chunk(arena, last->address) != tx_arena_chunk(arena, param->offset)) {

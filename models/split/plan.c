@@ -188,6 +188,8 @@ static tx_status find_shape(const tx_config *config, const tx_trainer_options *b
                               .kv_heads = KEY(json, config->heads, "num_key_value_heads"),
                               .vocab = tx_arch_padded_vocab(config),
                               .block = base->block,
+                              .bucket =
+                                  (double)(base->parallel.bucket_bytes ? base->parallel.bucket_bytes : TX_BUCKET_BYTES),
                               .experts = KEY(json, 0, "num_local_experts", "num_experts", "n_routed_experts"),
                               .chosen = KEY(json, 1, "num_experts_per_tok")};
     if (base->parallel.wire)

@@ -178,10 +178,18 @@ static double sum_gradients(const costs *c, const tx_split_machine *m, double *b
                         : 0.0);
 }
 
-/* Seconds that a transfer is waited for which overlaps with work, except for the share `last`. */
+/* The share of a stage's gradients that is summed at the end, when no work overlaps. */
+static double last_share(const costs *c)
+{
+    const double bytes =
+        c->most * c->layer->bytes[TX_MEMORY_GRADIENTS] + ends_share(c) * c->ends->bytes[TX_MEMORY_GRADIENTS];
+    return fmax(1.0 / c->most, c->model->bucket > 0.0 ? 1.0 / ceil(bytes / c->model->bucket) : 0.0);
+}
+
+/* Seconds that a transfer is waited for which overlaps with work, except for the share `last` of both. */
 static double waited(double transfer, double work, double last)
 {
-    return fmax(transfer - work, transfer * last);
+    return transfer * last + (1.0 - last) * fmax(transfer - work, 0.0);
 }
 
 /* Seconds that a step waits for the exchange of gradients and weights. A micro-batch computes for `stage` seconds. */
@@ -189,7 +197,7 @@ static double data_of(const costs *c, double stage)
 {
     const tx_split_machine m = machine_of_gradients(c);
     double between, whole;
-    const double sum = sum_gradients(c, &m, &between), half = 0.5 * sum, last = 1.0 / c->most;
+    const double sum = sum_gradients(c, &m, &between), half = 0.5 * sum, last = last_share(c);
     const double weights = 0.5 * sum_gradients(c, c->machine, &whole);
     const double before = (double)c->split->micro - 1.0; /* micro-batches before the last one */
     const double backward = stage * (c->split->again ? 3.0 / 4.0 : 2.0 / FORWARD);
@@ -201,9 +209,9 @@ static double data_of(const costs *c, double stage)
         return waited(half, backward, last) + between + weights;
     if (c->split->zero == 2)
         return before * waited(half, backward, last) + waited(half + between, backward, last) + weights;
-    const double gathers = 2.0 * (c->layer->bytes[TX_MEMORY_COPIES] > 0.0 ? HALF_BYTES / FULL_BYTES : 1.0);
-    const double moved = half + gathers * weights;
-    return before * waited(moved, stage, last) + waited(moved + between, stage, last);
+    const double gather = (c->layer->bytes[TX_MEMORY_COPIES] > 0.0 ? HALF_BYTES / FULL_BYTES : 1.0) * weights;
+    const double moved = half + 2.0 * (1.0 - last) * gather;
+    return before * waited(moved, stage, last) + waited(moved + between, stage, last) + last * gather;
 }
 
 /* Dividing a pipeline needs no machine, and has no hybrid sharding. */

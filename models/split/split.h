@@ -41,8 +41,9 @@
  * Data parallelism. Gradients are fp32, with ZeRO (Rajbhandari et al., 2020). Stages 0 and 1 reduce once a step,
  * overlapped with the last micro-batch's backward pass. Stage 2 reduce-scatters in the backward pass of each
  * micro-batch. Stage 3 also gathers weights twice a micro-batch, in 16 bits if products read these, and overlaps with
- * the whole micro-batch. Stages 1 and 2 gather weights at the end of a step. The share of the last layer does not
- * overlap. Gradients of experts are reduced over data x context / expert ranks.
+ * the whole micro-batch. A bucket is still there when the next pass begins with it, except after an update. Stages 1
+ * and 2 gather weights at the end of a step. The share of the last bucket, or layer, does not overlap. Gradients of
+ * experts are reduced over data x context / expert ranks.
  *
  * Hybrid sharding. Ranks of a host shard and hosts replicate. Only the all-reduce of a rank's gradients crosses hosts,
  * once a step: in stage 1 after the backward pass, in 2 and 3 during the last micro-batch. All else stays in a host.
@@ -103,6 +104,7 @@ typedef struct tx_split_model {
      * whether blocks are recomputed. */
     tx_split_piece layer[TX_SPLIT_TENSOR_POWER][2], ends[TX_SPLIT_TENSOR_POWER][2];
     double sent;          /* bytes of a gradient that is sent between hosts; 0 for those of its type */
+    double bucket;        /* bytes of gradients that are summed together; 0: a layer's */
     double buckets[2][2]; /* bytes of buckets in ZeRO stages 2 and 3, by recomputation, for tensor-parallel size 1 */
 } tx_split_model;
 

@@ -39,11 +39,13 @@ static void test_terms(void **state)
     for (int32_t i = 0; i < 6; i++) {
         const int32_t zero = 1 + i / 2;
         const double share = i % 2 ? 0.25 : 1.0; /* of the bytes of gradients, between hosts */
+        const double kept = i % 2 ? 0.5 : 0.25;  /* of the weights at the turn of a pass: a bucket */
         m.sent = i % 2 ? 1.0 : 0.0;
+        m.bucket = i % 2 ? 2e6 : 0.0; /* two layers, or one */
         tx_split_figures full, hybrid;
         tx_split s = {16, 1, 1, 1, 1, zero, TX_PIPELINE_1F1B, 1, 1, MICRO, false, false};
         /* Reduce-scatters and gathers of a step, in halves of an all-reduce. Gathers in fp32. */
-        const double scatters = zero == 1 ? 1.0 : MICRO, gathers = zero == 3 ? 2.0 * MICRO : 1.0;
+        const double scatters = zero == 1 ? 1.0 : MICRO, gathers = zero == 3 ? 2.0 * MICRO * (1.0 - kept) + kept : 1.0;
         assert_int_equal(tx_split_shards(&machine, &s), 16);
         tx_split_predict(&m, &machine, &s, &full);
         near(full.term[TX_SPLIT_T_DATA], scatters * (inside + share * between) + gathers * (inside + between));
@@ -53,6 +55,24 @@ static void test_terms(void **state)
         tx_split_predict(&m, &machine, &s, &hybrid);
         near(hybrid.term[TX_SPLIT_T_DATA], (scatters + gathers) * inside + 2.0 * share * between);
         near(hybrid.bytes[TX_MEMORY_OPTIMIZER], 2.0 * bytes / 8.0);
+    }
+}
+
+/* Two ranks sum during the backward pass, but for the last bucket, which has no work beside it. */
+static void test_overlap(void **state)
+{
+    tx_split_model m = make_model();
+    tx_split_machine slow = machine;
+    tx_split_figures f;
+    const tx_split s = {2, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 1, false, false};
+    const double sum = LAYERS * 1e6 / 1e9;
+    slow.host = 1;
+    slow.rate = LAYERS / (0.75 * sum); /* the backward pass takes half of the time of the sum */
+    for (int i = 0; i < 3; i++) {
+        const double last = i == 0 ? 0.25 : i == 1 ? 0.5 : 1.0;
+        m.bucket = i * i * 2e6;
+        tx_split_predict(&m, &slow, &s, &f);
+        near(f.term[TX_SPLIT_T_DATA], sum * last + (1.0 - last) * 0.5 * sum);
     }
 }
 
@@ -91,6 +111,7 @@ static void test_search(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_terms), cmocka_unit_test(test_search)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_terms), cmocka_unit_test(test_overlap),
+                                       cmocka_unit_test(test_search)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
