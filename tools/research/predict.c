@@ -44,9 +44,9 @@ static const struct {
 enum { STATES = sizeof states / sizeof states[0] };
 
 typedef struct step {
-    double seconds[KINDS], launches;
-    double by_rates[STATES]; /* seconds by measured rates */
-    bool measured;           /* some commands have a measured rate */
+    double seconds[KINDS], launches, bytes; /* bytes: of memory, outside products and attention */
+    double by_rates[STATES];                /* seconds by measured rates */
+    bool measured;                          /* some commands have a measured rate */
 } step;
 
 /* Predicts attention, by matrix units if loops for them are counted. */
@@ -130,6 +130,7 @@ static double add_bound(const tx_card *card, tx_operands operands, const tx_comm
         kind = ATTENTION;
         seconds = attention_seconds(card, c, flops);
     } else {
+        s->bytes += left * bytes;
         seconds = left * bytes / tx_card_bytes(card) + kernels * 2e-9 * card->latency / card->ghz;
     }
     s->seconds[kind] += seconds;
@@ -274,6 +275,8 @@ static void add_step(const settings *set, const tx_card *card, tx_operands opera
     tx_json_set_string(one, "type", tx_operand_names[operands]);
     for (int kind = 0; kind < KINDS; kind++)
         tx_json_set_number(one, kind_names[kind], 1e3 * s.seconds[kind]);
+    tx_json_set_number(one, "launches", s.launches);
+    tx_json_set_number(one, "other_gb", 1e-9 * s.bytes);
     tx_json_set_number(one, "host_ms", 1e3 * host);
     tx_json_set_number(one, "step_ms_at_least", 1e3 * seconds);
     tx_json_set_number(one, "tokens_per_second_at_most", (double)(set->batch * set->block) / seconds);
