@@ -104,7 +104,7 @@ typedef struct tx_split_model {
      * whether blocks are recomputed. */
     tx_split_piece layer[TX_SPLIT_TENSOR_POWER][2], ends[TX_SPLIT_TENSOR_POWER][2];
     double sent;          /* bytes of a gradient that is sent between hosts; 0 for those of its type */
-    double bucket;        /* bytes of gradients that are summed together; 0: a layer's */
+    double bucket;        /* bytes of gradients that are summed together, or 0 if a layer's are */
     double buckets[2][2]; /* bytes of buckets in ZeRO stages 2 and 3, by recomputation, for tensor-parallel size 1 */
 } tx_split_model;
 
