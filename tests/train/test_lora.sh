@@ -113,7 +113,7 @@ if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
         done
     done
     run=
-    outcome 1 "tensor parallelism divides the inputs of" "$launcher" -n 2 "$bin/txtrain" --model_name_or_path \
+    outcome fails "tensor parallelism divides the inputs of" "$launcher" -n 2 "$bin/txtrain" --model_name_or_path \
         "$work/base" --train_file "$work/text" --block_size 24 --device "$device" --threads 1 --lora_r 4 \
         --lora_target_modules o_proj --lora_dropout 0.1 --tensor_parallel 2 --output_dir "$work/refused"
 fi
