@@ -57,8 +57,8 @@ static inline int64_t tx_gemm_wide_bytes(int64_t count)
 
 /* ---- gemm_rows.c ------------------------------------------------------------------------------ */
 
-#define TX_GEMM_THIN 8 /* maximum of few rows without AVX-512, and of blocks */
-#define TX_GEMM_FEW 32 /* maximum of few rows of any instruction set */
+#define TX_GEMM_THIN 8 /* maximum of few rows without AVX-512 */
+#define TX_GEMM_FEW 32 /* maximum of few rows of any instruction set, and of blocks */
 
 struct tx_gemm_rows {
     const char *name; /* the instruction set */
@@ -96,11 +96,13 @@ static inline bool tx_gemm_blocks(const tx_cpu_gemm_spec *spec)
     return tx_block_values(spec->packed) > 0;
 }
 
-/* True if a product has few rows. Blocks, and types that oneDNN does not widen, pay from TX_GEMM_THIN rows on. */
+/* True if a product has few rows. Types that oneDNN does not widen pay from TX_GEMM_THIN rows on. More rows of 8 bits
+ * (panels8.h) are faster from TX_GEMM_THIN rows on, but have other bits than a row alone, so that a server with many
+ * slots would compute many rows for a single client. */
 static inline bool tx_gemm_few(const tx_cpu_gemm_spec *spec)
 {
     const bool widened = spec->type == TX_F32 || !tx_cpu_gemm_native(spec->type);
-    return spec->shape.m <= (widened && !tx_gemm_blocks(spec) ? spec->rows->few : TX_GEMM_THIN);
+    return spec->shape.m <= (tx_gemm_blocks(spec) ? TX_GEMM_FEW : widened ? spec->rows->few : TX_GEMM_THIN);
 }
 
 /* Bytes of scratch that `multiply` needs. */

@@ -243,8 +243,9 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
     }
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < s->n; j += TILE)
-        for (int64_t first = 0; first < s->m; first += TX_ROW8_MOST) {
-            const int64_t n = tx_min(s->n - j, TILE), m = tx_min(s->m - first, TX_ROW8_MOST);
+        for (int64_t first = 0, m; first < s->m; first += m) {
+            const int64_t n = tx_min(s->n - j, TILE);
+            m = tx_min(s->m - first, few ? TX_ROW8_ROWS : TX_ROW8_MOST);
             const tx_cpu_rows8 some = {all.memory + first * tx_gemm_row8_bytes(s->k), m, s->k};
             float sum[TX_ROW8_MOST][TILE];
             (few ? tx_row8_columns : tx_panels_columns)(b, before + j, n, &some, sum[0], TILE);

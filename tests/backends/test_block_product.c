@@ -97,7 +97,7 @@ static void round_group(float *x, int64_t count)
  * if it has them for many rows. */
 static int64_t group_of(const operands *o, int64_t m)
 {
-    if (m <= TX_GEMM_THIN)
+    if (m <= TX_GEMM_FEW)
         return strcmp(rows_here->name, "base") == 0 ? 1 : tx_block_values(o->type);
     return rows_here->any_rows() ? 32 : 1;
 }
@@ -133,7 +133,7 @@ static void check_rows(const operands *o, int64_t m)
 
 static void test_products(void **state)
 {
-    static const int64_t rows[] = {1, 3, 8, 9, 14, 300}, columns[] = {1, 20, 37, 64, 130};
+    static const int64_t rows[] = {1, 3, 8, 9, 31, 33, 300}, columns[] = {1, 20, 37, 64, 130};
     for (size_t t = 0; t < 4; t++)
         for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
             for (int longer = 0; longer < 2; longer++) {
@@ -145,7 +145,7 @@ static void test_products(void **state)
             }
 }
 
-/* The bits of a row depend neither on the number of threads nor, among many rows, on the others. */
+/* The bits of a row depend neither on the number of threads nor, among few rows or among many, on the others. */
 static void test_bits(void **state)
 {
     for (size_t t = 0; t < 4; t++) {
@@ -153,13 +153,19 @@ static void test_bits(void **state)
         const size_t bytes = (size_t)(300 * 150) * sizeof(float);
         float *want = malloc(bytes);
         assert_non_null(want);
+        multiply(&o, TX_GEMM_FEW, 1);
+        memcpy(want, o.c, bytes);
+        for (int64_t m = 1; m < TX_GEMM_FEW; m = 2 * m + 1) {
+            multiply(&o, m, 2);
+            assert_memory_equal(o.c, want, (size_t)(m * 150) * sizeof(float));
+        }
         multiply(&o, 300, 1);
         memcpy(want, o.c, bytes);
         for (int32_t threads = 2; threads <= 3; threads++) {
             multiply(&o, 300, threads);
             assert_memory_equal(o.c, want, bytes);
         }
-        for (int64_t m = 9; m < 300 && rows_here->any_rows(); m = 2 * m + 1) {
+        for (int64_t m = TX_GEMM_FEW + 1; m < 300 && rows_here->any_rows(); m = 2 * m + 1) {
             multiply(&o, m, 2);
             assert_memory_equal(o.c, want, (size_t)(m * 150) * sizeof(float));
         }
