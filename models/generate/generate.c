@@ -29,7 +29,7 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
         (tx_arch_pairs(config) || config->architecture->restarts || config->architecture->head == TX_HEAD_SEQ2SEQ))
         return tx_fail(TX_UNSUPPORTED, "guesses of tokens: %s is not supported", config->architecture->type);
     const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.draft_tokens, o.q8_0,
-                                    o.autocast,        o.ranks,   o.copies};
+                                    o.autocast,        o.ranks,   o.copies, false};
     tx_generator *created = calloc(1, sizeof *created);
     if (!created)
         return tx_fail(TX_MEMORY, "generate: out of memory");

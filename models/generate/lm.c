@@ -58,8 +58,8 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
     TX_TRY(tx_engine_create(&engine, &lm->engine[0]));
     lm->devices = 1;
     tx_lm_name_device(lm);
-    const bool in_host = strcmp(tx_engine_device(lm->engine[0])->id, "cpu") == 0;
-    lm->offload_params = o->offload_params == TX_OFFLOAD_HOST && in_host ? TX_OFFLOAD_NONE : o->offload_params;
+    lm->in_host = strcmp(tx_engine_device(lm->engine[0])->id, "cpu") == 0;
+    lm->offload_params = o->offload_params == TX_OFFLOAD_HOST && lm->in_host ? TX_OFFLOAD_NONE : o->offload_params;
     lm->offload_folder = o->offload_folder ? strdup(o->offload_folder) : NULL;
     if (o->offload_folder && !lm->offload_folder)
         return tx_fail(TX_MEMORY, "%s: out of memory", lm->folder);
@@ -400,11 +400,11 @@ tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_s
         return tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder is not served; txgen runs it", lm->folder);
     tx_lm_drop(lm);
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
-    TX_THEN(status,
-            tx_slots_create(lm->model, lm->config,
-                            &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1, sizes->draft_tokens,
-                                                lm->q8_0, sizes->autocast, lm->ranks, sizes->copies},
-                            slots));
+    TX_THEN(status, tx_slots_create(lm->model, lm->config,
+                                    &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1,
+                                                        sizes->draft_tokens, lm->q8_0, sizes->autocast, lm->ranks,
+                                                        sizes->copies, lm->in_host && !lm->ranks},
+                                    slots));
     TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));
     return advise(status, "use fewer slots or a shorter context");

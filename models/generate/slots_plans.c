@@ -58,7 +58,7 @@ static tx_status add_pass(tx_slots *s, tx_model *model, tx_slots_passes *to, con
 static tx_status add_varied(tx_slots *s, tx_model *model)
 {
     const int64_t longest = tx_min(PREFILL_MOST, s->context), scored = tx_min(SCORED, s->context);
-    for (int64_t n = 1;; n = tx_min(n * GROWTH, s->count)) {
+    for (int64_t n = 1;; n = tx_min(n * (s->dense ? 2 : GROWTH), s->count)) {
         TX_TRY(add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n}));
         if (n == s->count)
             break;
@@ -174,6 +174,7 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     if (!s)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     *s = (tx_slots){.count = o->count, .beams = o->beams, .varied = !o->prompt, .config = config, .q8_0 = o->q8_0};
+    s->dense = o->dense;
     s->model = model;
     s->autocast = o->autocast;
     s->ranks = o->ranks;

@@ -65,7 +65,8 @@ static void open_side(side *s, const tx_config *config, bool generates, const in
     assert_ok(tx_forward_create(s->model, config, LENGTH, &s->forward));
     if (generates)
         assert_ok(tx_slots_create(s->model, config,
-                                  &(tx_slots_options){ROWS, CONTEXT, 20, 2, 0, false, TX_F32, NULL, false}, &s->slots));
+                                  &(tx_slots_options){ROWS, CONTEXT, 20, 2, 0, false, TX_F32, NULL, false, false},
+                                  &s->slots));
     assert_ok(tx_model_init(s->model, 4));
 }
 

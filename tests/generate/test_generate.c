@@ -62,7 +62,7 @@ static tx_slots *make_slots(const fixture *f, int64_t count, int64_t prompt, boo
     tx_slots *made = NULL;
     assert_ok(tx_slots_create(
         f->model, f->config,
-        &(tx_slots_options){count, POSITIONS, prompt, beams ? 2 : 1, 0, false, TX_F32, NULL, false}, &made));
+        &(tx_slots_options){count, POSITIONS, prompt, beams ? 2 : 1, 0, false, TX_F32, NULL, false, false}, &made));
     return made;
 }
 

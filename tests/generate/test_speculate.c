@@ -79,9 +79,9 @@ static void passes_have_the_bits_of_steps(void **state)
         tx_slots *slots = NULL;
         const float *all = NULL;
         int64_t stride = 0;
-        assert_ok(tx_slots_create(s.model, s.config,
-                                  &(tx_slots_options){1, POSITIONS, POSITIONS, 1, MOST, d > 2, TX_F32, NULL, false},
-                                  &slots));
+        assert_ok(tx_slots_create(
+            s.model, s.config, &(tx_slots_options){1, POSITIONS, POSITIONS, 1, MOST, d > 2, TX_F32, NULL, false, false},
+            &slots));
         assert_ok(tx_model_init(s.model, 4));
         for (int64_t prompt = 5; prompt < POSITIONS - MOST; prompt += 57) {
             for (int64_t done = 0; done < prompt;)
@@ -116,8 +116,9 @@ static void blocks_are_near(void **state)
         const subject s = open_subject(TX_F32);
         tx_slots *slots = NULL;
         tx_memory planned, counted;
-        assert_ok(tx_slots_create(
-            s.model, s.config, &(tx_slots_options){1, POSITIONS, POSITIONS, 1, 0, q8_0, TX_F32, NULL, false}, &slots));
+        assert_ok(tx_slots_create(s.model, s.config,
+                                  &(tx_slots_options){1, POSITIONS, POSITIONS, 1, 0, q8_0, TX_F32, NULL, false, false},
+                                  &slots));
         assert_ok(tx_model_init(s.model, 4));
         for (int64_t done = 0; done < POSITIONS - 1;)
             assert_ok(tx_slots_prefill(slots, 0, ids, POSITIONS - 1, &done, NULL, NULL));
@@ -231,8 +232,9 @@ static void guesses_of_a_model_change_nothing(void **state)
         const subject s = open_subject(TX_F32);
         const int64_t context = seed == 6 ? 12 : 90;
         tx_slots *draft = NULL;
-        assert_ok(tx_slots_create(
-            s.model, s.config, &(tx_slots_options){1, context, context / 2, 1, 0, false, TX_F32, NULL, false}, &draft));
+        assert_ok(tx_slots_create(s.model, s.config,
+                                  &(tx_slots_options){1, context, context / 2, 1, 0, false, TX_F32, NULL, false, false},
+                                  &draft));
         assert_ok(tx_model_init(s.model, seed == 6 ? 4 : (uint64_t)seed));
         const double accepted = check_texts(draft, ids);
         assert_true(seed == 5 ? accepted < 0.5 : accepted > 0.6);
@@ -265,7 +267,7 @@ static void states_are_put_back(void **state)
         const subject s = open_subject(TX_F32);
         tx_slots *slots = NULL;
         assert_ok(tx_slots_create(s.model, s.config,
-                                  &(tx_slots_options){2, 90, 45, 1, MOST, false, TX_F32, NULL, false}, &slots));
+                                  &(tx_slots_options){2, 90, 45, 1, MOST, false, TX_F32, NULL, false, false}, &slots));
         assert_ok(tx_model_init(s.model, 4));
         for (int way = 0; way < 2; way++) {
             int64_t count = prompt[0] + 1;
@@ -310,7 +312,7 @@ static void guesses_of_hybrids_change_nothing(void **state)
             const subject s = open_subject(TX_F32);
             tx_slots *draft = NULL;
             assert_ok(tx_slots_create(s.model, s.config,
-                                      &(tx_slots_options){1, 90, 45, 1, 1, false, TX_F32, NULL, false}, &draft));
+                                      &(tx_slots_options){1, 90, 45, 1, 1, false, TX_F32, NULL, false, false}, &draft));
             assert_ok(tx_model_init(s.model, (uint64_t)seed));
             accepted[seed - 3] = check_texts(draft, ids);
             tx_slots_free(draft);
