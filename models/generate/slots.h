@@ -38,7 +38,7 @@ struct tx_adapter;
 tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots);
 void tx_slots_free(tx_slots *slots);
 /* Finds the decode plans whose logits equal those of the smallest plan to the bit, and keeps only them, so a sequence
- * gets the same logits whatever the other slots do. If none of them has 16 rows, it keeps those that equal the largest,
+ * gets the same logits whatever the other slots do. If none of them has 8 rows, it keeps those that equal the largest,
  * unless the rows of the largest differ from each other. Call it once, after the weights are loaded. All slots then use
  * the first place of the configuration's bank, if it has one (tx_lora_bank_fill). */
 tx_status tx_slots_prove(tx_slots *slots);
