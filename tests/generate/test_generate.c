@@ -5,6 +5,7 @@
  *     test_generate DEVICE */
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
+#include "models/generate/slots_plans.h"
 #include "tests/scratch.h"
 #include "tests/skip.h"
 
@@ -281,6 +282,23 @@ static void batch_equals_one_by_one(void **state)
     tx_generator_free(batch);
 }
 
+/* With many slots a single text computes one row, also if products of many rows have other bits. */
+static void few_texts_compute_few_rows(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 2 && strcmp(device, "cpu") == 0; i++) {
+        const tx_slots_options options = {
+            .count = 40, .context = POSITIONS, .beams = 1, .autocast = i ? TX_BF16 : TX_F32, .dense = true};
+        tx_slots *slots;
+        assert_ok(tx_slots_create(f->model, f->config, &options, &slots));
+        assert_ok(tx_model_init(f->model, 4));
+        assert_ok(tx_slots_prove(slots));
+        assert_int_equal(slots->decode.pass[0].rows, 1);
+        assert_true(slots->decode.pass[slots->decode.count - 1].rows >= 8);
+        tx_slots_free(slots);
+    }
+}
+
 /* Texts end at an id of eos_token_id or by the sink, and not before min_new_tokens. The others continue unchanged. */
 static void texts_end(void **state)
 {
@@ -445,6 +463,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(kept_caches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sources_move_caches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(batch_equals_one_by_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(few_texts_compute_few_rows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(texts_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(misuse_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(beams_find_the_likeliest_text, set_up, tear_down),
