@@ -96,9 +96,9 @@ static inline bool tx_gemm_blocks(const tx_cpu_gemm_spec *spec)
     return tx_block_values(spec->packed) > 0;
 }
 
-/* True if a product has few rows. Types that oneDNN does not widen pay from TX_GEMM_THIN rows on. More rows of 8 bits
- * (panels8.h) are faster from TX_GEMM_THIN rows on, but have other bits than a row alone, so that a server with many
- * slots would compute many rows for a single client. */
+/* True if a product has few rows. For types that oneDNN does not widen, oneDNN is faster from TX_GEMM_THIN rows on. For
+ * blocks panels8.h is faster, but a row gets other bits than in a product of one row. The decode plans of a server have
+ * equal bits, so with TX_GEMM_THIN a step of many slots would read the weights several times. */
 static inline bool tx_gemm_few(const tx_cpu_gemm_spec *spec)
 {
     const bool widened = spec->type == TX_F32 || !tx_cpu_gemm_native(spec->type);

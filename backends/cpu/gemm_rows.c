@@ -235,17 +235,17 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
     const int64_t before = call->matrix * s->n; /* columns of earlier matrices */
     const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
     const bool few = tx_gemm_few(spec);
+    const int64_t most = few ? TX_ROW8_ROWS : TX_ROW8_MOST;
     const tx_cpu_rows8 all = {(char *)call->scratch + tx_gemm_thin_wide(spec), s->m, s->k};
-#pragma omp parallel for schedule(static) num_threads(threads) if (!few)
+#pragma omp parallel for schedule(static) num_threads(threads) if (s->m > TX_ROW8_ROWS)
     for (int64_t i = 0; i < s->m; i++) {
         const tx_cpu_row8 row = tx_row8_of(&all, i);
         tx_row8_make(rows + i * ld, s->k, few ? tx_block_values(spec->packed) : 32, few ? 0 : TX_PANEL_BIAS, &row);
     }
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < s->n; j += TILE)
-        for (int64_t first = 0, m; first < s->m; first += m) {
-            const int64_t n = tx_min(s->n - j, TILE);
-            m = tx_min(s->m - first, few ? TX_ROW8_ROWS : TX_ROW8_MOST);
+        for (int64_t first = 0; first < s->m; first += most) {
+            const int64_t n = tx_min(s->n - j, TILE), m = tx_min(s->m - first, most);
             const tx_cpu_rows8 some = {all.memory + first * tx_gemm_row8_bytes(s->k), m, s->k};
             float sum[TX_ROW8_MOST][TILE];
             (few ? tx_row8_columns : tx_panels_columns)(b, before + j, n, &some, sum[0], TILE);
