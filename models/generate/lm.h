@@ -22,7 +22,7 @@ struct tx_lm {
     int64_t batch; /* prompts at once */
     bool keep;     /* keep caches from prompt to prompt */
     bool q8_0;     /* caches in blocks of Q8_0 */
-    bool in_host;  /* the first device is the cpu, which compiles no programs for a plan */
+    bool in_host;  /* the only device is the cpu, which compiles no programs for a plan */
     tx_offload_place offload_params;
     char *offload_folder; /* or NULL */
     tx_dtype dtype;       /* of the weights on the device */

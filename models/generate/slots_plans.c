@@ -55,10 +55,10 @@ static tx_status add_pass(tx_slots *s, tx_model *model, tx_slots_passes *to, con
 }
 
 /* Plans for prompts of varied lengths and any number of slots. */
-static tx_status add_varied(tx_slots *s, tx_model *model)
+static tx_status add_varied(tx_slots *s, tx_model *model, int64_t growth)
 {
     const int64_t longest = tx_min(PREFILL_MOST, s->context), scored = tx_min(SCORED, s->context);
-    for (int64_t n = 1;; n = tx_min(n * (s->dense ? 2 : GROWTH), s->count)) {
+    for (int64_t n = 1;; n = tx_min(n * growth, s->count)) {
         TX_TRY(add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n}));
         if (n == s->count)
             break;
@@ -80,8 +80,9 @@ static int64_t piece_length(const tx_slots *s, int64_t prompt)
     return length;
 }
 
-static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_t draft_tokens)
+static tx_status add_passes(tx_slots *s, tx_model *model, const tx_slots_options *o)
 {
+    const int64_t prompt = o->prompt, draft_tokens = tx_min(o->draft_tokens, s->context - 1);
     const int64_t length = piece_length(s, prompt), n = s->count;
     if (s->config->architecture->head == TX_HEAD_SEQ2SEQ) {
         TX_TRY(prompt ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s is not served", s->config->architecture->class_name));
@@ -89,7 +90,7 @@ static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_
         return add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n});
     }
     if (!prompt)
-        return add_varied(s, model);
+        return add_varied(s, model, o->dense ? 2 : GROWTH);
     TX_TRY(add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n}));
     TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(tx_slots_pass){.rows = 1, .length = length, .outputs = 1}));
     if (draft_tokens > 0)
@@ -174,7 +175,6 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     if (!s)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     *s = (tx_slots){.count = o->count, .beams = o->beams, .varied = !o->prompt, .config = config, .q8_0 = o->q8_0};
-    s->dense = o->dense;
     s->model = model;
     s->autocast = o->autocast;
     s->ranks = o->ranks;
@@ -186,7 +186,7 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     s->vocab = config->vocab_size;
     s->padded = tx_arch_padded_vocab(config);
     tx_status status = allocate(s, o->prompt);
-    TX_THEN(status, add_passes(s, model, o->prompt, tx_min(o->draft_tokens, s->context - 1)));
+    TX_THEN(status, add_passes(s, model, o));
     if (o->copies && s->count > 1)
         TX_THEN(status, add_copier(s, model, true, &s->copier));
     if (s->spare)

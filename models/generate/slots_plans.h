@@ -36,11 +36,11 @@ struct tx_slots {
     tx_source *source;                             /* of an encoder; or NULL */
     int64_t count, context, vocab, padded, beams;  /* padded: vocabulary in memory */
     tx_comm *ranks;                                /* that divide the model; or NULL */
-    bool varied, dense, q8_0, recurs; /* recurs: a slot has states, which only continue after its last token */
-    bool keeps;                       /* the states after the last of the longest pieces of each slot */
-    int64_t spare, marked; /* more rows of states: if `keeps` one a slot, or one for tx_slots_mark, whose tokens */
-    int32_t *marked_ids;   /* are these */
-    int32_t *kept;         /* of each slot: tokens of the states that it keeps; 0 without */
+    bool varied, q8_0, recurs; /* recurs: a slot has states, which only continue after its last token */
+    bool keeps;                /* the states after the last of the longest pieces of each slot */
+    int64_t spare, marked;     /* more rows of states: if `keeps` one a slot, or one for tx_slots_mark, whose tokens */
+    int32_t *marked_ids;       /* are these */
+    int32_t *kept;             /* of each slot: tokens of the states that it keeps; 0 without */
     tx_dtype autocast;
     const tx_config *config;
     tx_model *model;
