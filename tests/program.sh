@@ -44,8 +44,8 @@ verdict()
 }
 
 # outcome STATUS TEXT COMMAND...: checks the exit status, which is kept in $status, and that the output contains TEXT
-# ("" for any). The output is kept in $work/out and $work/err. STATUS "fails" is any but 0: launchers report that of the
-# failed rank, or of another one that they have killed for it.
+# ("" for any). The output is kept in $work/out and $work/err. With STATUS "fails" any failure is right, since launchers
+# report the status of the failed rank or of another one that they have killed for it.
 outcome()
 {
     wanted=$1

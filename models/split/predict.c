@@ -183,7 +183,8 @@ static double last_share(const costs *c)
 {
     const double bytes =
         c->most * c->layer->bytes[TX_MEMORY_GRADIENTS] + ends_share(c) * c->ends->bytes[TX_MEMORY_GRADIENTS];
-    return fmax(1.0 / c->most, c->model->bucket > 0.0 ? 1.0 / ceil(bytes / c->model->bucket) : 0.0);
+    const double buckets = c->model->bucket > 0.0 ? fmax(1.0, ceil(bytes / c->model->bucket)) : c->most;
+    return fmax(1.0 / c->most, 1.0 / buckets);
 }
 
 /* Seconds that a transfer is waited for which overlaps with work, except for the share `last` of both. */

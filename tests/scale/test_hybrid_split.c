@@ -58,7 +58,7 @@ static void test_terms(void **state)
     }
 }
 
-/* Two ranks sum during the backward pass, but for the last bucket, which has no work beside it. */
+/* Two ranks sum during the backward pass. No work overlaps with the last bucket. */
 static void test_overlap(void **state)
 {
     tx_split_model m = make_model();
@@ -67,10 +67,10 @@ static void test_overlap(void **state)
     const tx_split s = {2, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 1, false, false};
     const double sum = LAYERS * 1e6 / 1e9;
     slow.host = 1;
-    slow.rate = LAYERS / (0.75 * sum); /* the backward pass takes half of the time of the sum */
-    for (int i = 0; i < 3; i++) {
-        const double last = i == 0 ? 0.25 : i == 1 ? 0.5 : 1.0;
-        m.bucket = i * i * 2e6;
+    slow.rate = LAYERS / (0.75 * sum);                    /* the backward pass takes half of the time of the sum */
+    for (int layers = 1; layers <= LAYERS; layers *= 2) { /* of a bucket */
+        const double last = (double)layers / LAYERS;
+        m.bucket = layers * 1e6;
         tx_split_predict(&m, &slow, &s, &f);
         near(f.term[TX_SPLIT_T_DATA], sum * last + (1.0 - last) * 0.5 * sum);
     }
