@@ -62,7 +62,7 @@ ranks 4 moved --per_device_train_batch_size 2 --resume_from_checkpoint && fail "
 grep -q "global_batch" "$work/err" || fail "the other global batch is not named"
 
 # No file may pass 8 MiB, which MPI needs, so that rank 0 can write no checkpoint of this model; the others, whose
-# moments it collects, learn of it.
+# moments it collects, learn of it. A thread writes it, so they may only notice this when they save the next one.
 for action in continue stop; do
     rm -rf "$work/full"
     (
@@ -70,10 +70,10 @@ for action in continue stop; do
         ulimit -f 16384
         export TX_COMM_SHM=0
         ranks 2 full --config_overrides n_layer=4,n_embd=256 --per_device_train_batch_size 2 --zero_stage 2 \
-            --save_strategy steps --save_steps 6 --on_save_error $action
+            --max_steps 18 --save_strategy steps --save_steps 6 --on_save_error $action
     ) && fail "the final model was written, though it is too large"
     found=stop
-    [ "$(numbers step "$work/full/log.jsonl" | tail -n 1)" -eq 12 ] && found=continue
+    [ "$(numbers step "$work/full/log.jsonl" | tail -n 1)" -eq 18 ] && found=continue
     [ $found = $action ] || fail "on_save_error $action: it was $found"
 done
 
