@@ -149,7 +149,7 @@ typedef struct tx_param_spec {
      * update each of these tensors separately. */
     bool apart;
     bool scalar; /* files store its one element as a tensor without dimensions */
-    /* Files have the transposes of the experts' matrices: the blocks of MXFP4 run along the inputs. */
+    /* Files have the transpose of the matrix, or of each expert's: blocks of values run along the inputs. */
     bool turned;
     /* The block of the parameter (tx_graph_block), which determines its pipeline stage. Pass 0 if the parameter comes
      * before all blocks, -1 if it comes after them. */

@@ -62,12 +62,16 @@ int32_t tx_arch_params(const tx_config *config)
     return config->architecture->params(config);
 }
 
-/* Blocks of MXFP4 run along the inputs of a matrix. Files that hold all experts in one tensor have these first. */
-static void turn(const char *name, tx_param_spec *spec)
+bool tx_arch_inputs_first(const tx_config *config, const tx_param_spec *spec)
 {
-    spec->turned = spec->dtype == TX_MXFP4 && !strchr(name, '*');
-    if (spec->turned)
-        spec->shape = TX_SHAPE(spec->shape.dim[0], spec->shape.dim[2], spec->shape.dim[1]);
+    return config->architecture->inputs_first && spec->logical.rank == 0 && !spec->turned;
+}
+
+/* Makes the last dimension of matrices that of inputs, along which blocks of values run. */
+static void turn(tx_param_spec *spec)
+{
+    tx_weights_turn(&spec->shape);
+    spec->turned = true;
 }
 
 tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
@@ -85,11 +89,17 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
         (spec->frozen || !config->lora)) {
         spec->frozen = true;
         spec->dtype = packed;
-        turn(name, spec);
+        if (packed == TX_MXFP4 && !strchr(name, '*')) /* files that hold all experts in one tensor have inputs first */
+            turn(spec);
     }
     if (config->blocks && config->blocks[index] != TX_F32) {
         spec->frozen = true;
         spec->dtype = config->blocks[index];
+        if (linear && !spec->experts && tx_arch_inputs_first(config, spec)) {
+            turn(spec);
+            spec->sections.dimension = 1 - spec->sections.dimension;
+            spec->split = spec->split ? 3 - spec->split : 0;
+        }
     }
     if (config->rounding)
         spec->rounding = config->rounding[index];

@@ -115,6 +115,9 @@ int64_t tx_arch_padded_vocab(const tx_config *config);
 /* The number of parameters (named arrays), and name and spec of each, in layer order. */
 int32_t tx_arch_params(const tx_config *config);
 tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
+/* Whether the matrix of a linear layer is [in, out]. Those of output heads are [out, in] in every model. `spec` is as
+ * tx_arch_param returns it. */
+bool tx_arch_inputs_first(const tx_config *config, const tx_param_spec *spec);
 /* Lists the pieces of all parameters; each has the index of its parameter. The caller frees `*pieces`. */
 tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int32_t *count);
 /* The number of scalar weights, tied ones counted once, without padding: 124,439,808 for gpt2. */

@@ -320,12 +320,14 @@ int32_t tx_stack_kv_heads_per_rank(tx_stack *stack, int64_t heads, const char *w
     return stack->parts % heads == 0 ? 1 : tx_stack_heads_per_rank(stack, heads, what);
 }
 
-/* The dimension of a parameter that is divided among tensor-parallel ranks, counted from 1; 0 if it is not divided. */
-static int32_t split_of(const tx_stack *stack, int32_t index)
+/* Whether tensor-parallel ranks divide a matrix, and whether by its outputs. */
+static bool is_split(const tx_stack *stack, int32_t index, bool *by_outputs)
 {
     char name[TX_ARCH_NAME];
     tx_param_spec spec = {0};
-    return stack->parts > 1 && !tx_arch_param(stack->config, index, name, &spec) ? spec.split : 0;
+    const bool split = stack->parts > 1 && !tx_arch_param(stack->config, index, name, &spec) && spec.split;
+    *by_outputs = split && spec.split == (tx_arch_inputs_first(stack->config, &spec) ? 2 : 1);
+    return split;
 }
 
 /* Reports inputs of a product, and returns them. */
@@ -339,9 +341,8 @@ static tx_tensor *seen(const tx_stack *s, int32_t index, tx_tensor *x, tx_tensor
 tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_slot, int32_t bias_slot)
 {
     const int32_t index = index_of(stack, weight_slot), of_bias = index_of(stack, bias_slot);
-    const int32_t split = split_of(stack, index);
-    const bool by_outputs = split == (stack->config->architecture->inputs_first ? 2 : 1),
-               by_inputs = split && !by_outputs;
+    bool by_outputs;
+    const bool split = is_split(stack, index, &by_outputs), by_inputs = split && !by_outputs;
     tx_tensor *weight = tx_stack_weight(stack, weight_slot), *bias = of_bias < 0 ? NULL : param_at(stack, of_bias);
     if (!split) {
         weight = tx_tp_param(weight);

@@ -172,7 +172,7 @@ static tx_st_tensor *add_tensor(view *v, int32_t index, int64_t first, bool turn
 {
     const int32_t i = v->count++;
     v->part[i] = (part){index, first, turned};
-    v->stored[i] = turned ? TX_DTYPE_COUNT : tx_weights_stored(v->weights, index);
+    v->stored[i] = turned ? TX_DTYPE_COUNT : tx_weights_stored(v->weights, index, false);
     v->tensor[i] = *tx_weights_tensor_at(v->weights, index);
     return &v->tensor[i];
 }
@@ -256,6 +256,6 @@ tx_status tx_stacked_open(tx_weights **weights)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
     }
     fill_view(v);
-    const tx_weights_source source = {v->count, v->tensor, read_view, v->stored, read_stored, close_view, v};
+    const tx_weights_source source = {v->count, v->tensor, read_view, v->stored, NULL, read_stored, close_view, v};
     return tx_weights_of_source(tx_weights_path(v->weights), &source, weights);
 }

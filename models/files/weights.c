@@ -69,7 +69,7 @@ int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t p
     const int32_t sections = strchr(name, '|') ? spec->sections.count : 1;
     int64_t first = 0;
     if (spec->turned)
-        shape = TX_SHAPE(shape.dim[0], shape.dim[2], shape.dim[1]);
+        tx_weights_turn(&shape);
     if (strchr(name, '*'))
         memmove(shape.dim, shape.dim + 1, (size_t)--shape.rank * sizeof shape.dim[0]);
     for (int32_t i = 0; i < count; i++) {
@@ -307,11 +307,14 @@ const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t inde
     return tx_st_tensor_at(weights->shard[t->shard], t->index);
 }
 
-tx_dtype tx_weights_stored(const tx_weights *weights, int32_t index)
+tx_dtype tx_weights_stored(const tx_weights *weights, int32_t index, bool turned)
 {
-    if (!weights->source.read)
+    const tx_weights_source *source = &weights->source;
+    if (turned != (source->turned && source->turned[index]))
+        return TX_DTYPE_COUNT;
+    if (!source->read)
         return tx_st_stored(tx_weights_tensor_at(weights, index)->dtype);
-    return weights->source.stored ? weights->source.stored[index] : TX_DTYPE_COUNT;
+    return source->stored ? source->stored[index] : TX_DTYPE_COUNT;
 }
 
 tx_status tx_weights_read_stored(const tx_weights *weights, int32_t index, int64_t first, int64_t count, void *data)

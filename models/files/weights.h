@@ -30,8 +30,10 @@ typedef struct tx_weights_source {
     const tx_st_tensor *tensor;
     tx_status (*read)(void *context, int32_t index, int64_t first, int64_t count, float *data); /* as tx_st_read_f32 */
     /* For each tensor the type of the elements that `read_stored` reads in any number of threads, or TX_DTYPE_COUNT if
-     * only `read` reads it. Both are NULL if there is none. */
+     * only `read` reads it; of those in `turned`, which may be NULL, it reads the transpose. All are NULL if there is
+     * none. */
     const tx_dtype *stored;
+    const bool *turned;
     tx_status (*read_stored)(void *context, int32_t index, int64_t first, int64_t count, void *data);
     void (*close)(void *context); /* frees all of the source */
     void *context;
@@ -44,9 +46,9 @@ int32_t tx_weights_count(const tx_weights *weights);
 const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t index);
 /* Same as tx_st_read_f32. */
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data);
-/* The type of a tensor's elements as tx_weights_read_stored reads them in any number of threads: whole bytes or blocks.
- * TX_DTYPE_COUNT if it has none in TX, or if a source computes the elements. */
-tx_dtype tx_weights_stored(const tx_weights *weights, int32_t index);
+/* The type of the elements of a tensor, or with `turned` of its transpose, as tx_weights_read_stored reads them in any
+ * number of threads: whole bytes or blocks. TX_DTYPE_COUNT if it has none in TX, or if a source computes them. */
+tx_dtype tx_weights_stored(const tx_weights *weights, int32_t index, bool turned);
 tx_status tx_weights_read_stored(const tx_weights *weights, int32_t index, int64_t first, int64_t count, void *data);
 const char *tx_weights_path(const tx_weights *weights);
 /* Returns the index of the tensor called `name`, or -1. With `names` (may be NULL) `name` is a parameter's name. */
@@ -111,6 +113,15 @@ typedef struct tx_weights_piece {
     bool turned;   /* the parameter has the transposes of its matrices (tx_param_spec) */
     bool scalar;   /* saved without dimensions */
 } tx_weights_piece;
+
+/* Makes the shape of a matrix, or of several, that of the transpose. */
+static inline void tx_weights_turn(tx_shape *shape)
+{
+    int64_t *last = shape->dim + shape->rank - 1;
+    const int64_t columns = *last;
+    *last = last[-1];
+    last[-1] = columns;
+}
 
 /* The number of pieces of a parameter: without a star at most TX_MAX_SECTIONS. */
 int32_t tx_weights_piece_count(const char *name, const tx_param_spec *spec);

@@ -155,7 +155,7 @@ static tx_status read_targets(loading *l)
 /* Lists a tensor as a target if all of it can be read to the memory of its parameter. */
 static tx_status list_target(loading *l, const tx_weights_piece *piece, int32_t index)
 {
-    const tx_dtype from = tx_weights_stored(l->weights, index), to = type_of(l->model, piece->param);
+    const tx_dtype from = tx_weights_stored(l->weights, index, piece->turned), to = type_of(l->model, piece->param);
     const int64_t count = tx_st_elements(tx_weights_tensor_at(l->weights, index));
     target *t = &l->target[l->targets];
     void *memory = NULL;
@@ -202,7 +202,7 @@ static tx_status write_values(const loading *l, const tx_weights_piece *piece, i
 static tx_status read_chunk(const loading *l, const tx_weights_piece *piece, int32_t index, int64_t at, int64_t now)
 {
     const tx_dtype type = type_of(l->model, piece->param);
-    const tx_dtype stored = tx_weights_stored(l->weights, index);
+    const tx_dtype stored = tx_weights_stored(l->weights, index, piece->turned);
     const tx_dtype blocks = tx_block_values(type) > 0 || (type == TX_Q8 && stored == TX_Q8_0) ? stored : TX_F32;
     if (blocks == TX_F32) {
         TX_TRY(read_values(l, piece, index, at, now, l->values));
@@ -251,14 +251,15 @@ static tx_status write_mean(tx_model *model, const tx_weights_piece *piece, cons
     return status;
 }
 
-/* Reads and checks the matrices of experts one by one, and writes their transposes if there is a model. */
+/* Reads and checks a matrix, or those of experts one by one, and writes the transpose if there is a model. */
 static tx_status read_turned(const loading *l, const tx_weights_piece *piece, int32_t index)
 {
-    const int64_t rows = piece->shape.dim[1], columns = piece->shape.dim[2], count = rows * columns;
+    const tx_shape *shape = &piece->shape;
+    const int64_t rows = shape->dim[shape->rank - 2], columns = tx_shape_last(shape), count = rows * columns;
     float *matrix = malloc((size_t)count * sizeof *matrix), *turned = malloc((size_t)count * sizeof *turned);
     tx_status status =
         matrix && turned ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for a matrix", tx_weights_path(l->weights));
-    for (int64_t e = 0; e < piece->shape.dim[0] && !status; e++) {
+    for (int64_t e = 0; e < tx_shape_count(shape) / count && !status; e++) {
         status = read_values(l, piece, index, e * count, count, matrix);
         if (!status)
             tx_stacked_transpose(matrix, rows, columns, turned);
@@ -274,7 +275,7 @@ static tx_status read_piece(const loading *l, const tx_weights_piece *piece, int
 {
     const int64_t elements = tx_st_elements(tx_weights_tensor_at(l->weights, index));
     row_mean mean;
-    if (piece->turned)
+    if (piece->turned && tx_weights_stored(l->weights, index, true) == TX_DTYPE_COUNT)
         return read_turned(l, piece, index);
     tx_status status = begin_mean(piece, elements, &mean);
     if (!status && mean.rows && tx_dtype_packed(type_of(l->model, piece->param)))

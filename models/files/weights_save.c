@@ -171,14 +171,15 @@ static tx_status copy_tensor(const tx_save *s, int32_t i, tx_st_writer *writer, 
 static tx_status write_turned(const tx_save *s, int32_t i, tx_st_writer *writer, const tx_st_file *file)
 {
     const tx_weights_piece *piece = &s->piece[s->from[i]];
-    const int64_t rows = piece->shape.dim[2], columns = piece->shape.dim[1], count = rows * columns;
+    const tx_shape *shape = &piece->shape;
+    const int64_t rows = tx_shape_last(shape), columns = shape->dim[shape->rank - 2], count = rows * columns;
     const size_t bytes = (size_t)(count * tx_st_dtype_bits(s->tensor[i].dtype) / 8);
     float *matrix = malloc((size_t)count * sizeof *matrix), *turned = malloc((size_t)count * sizeof *turned);
     int32_t index = 0;
     tx_status status = matrix && turned ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory to save a model", s->folder);
     if (file)
         TX_THEN(status, tx_st_find(file, piece->name, &index));
-    for (int64_t e = 0; e < piece->shape.dim[0] && !status; e++) {
+    for (int64_t e = 0; e < tx_shape_count(shape) / count && !status; e++) {
         status = tx_model_read_range(s->model, TX_PARAM_WEIGHT, piece->param, piece->first + e * count, count, matrix);
         tx_stacked_transpose(matrix, rows, columns, turned);
         if (s->tensor[i].dtype != TX_ST_F32)

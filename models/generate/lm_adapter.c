@@ -79,7 +79,7 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
                        lm->adapter);
     const bool typed = o->dtype && strcmp(o->dtype, "auto") != 0;
     int32_t device = -1;
-    if (tx_gguf_is_name(lm->folder) && !typed && !o->device_map && !lm->adapter && !o->load_in_4bit)
+    if (tx_gguf_is_name(lm->folder) && !typed && !o->device_map && !o->ranks && !lm->adapter && !o->load_in_4bit)
         TX_TRY(tx_device_find(o->device, &device));
     if (device == 0) /* the cpu */
         TX_TRY(tx_gguf_keep_blocks(lm->folder, lm->config));

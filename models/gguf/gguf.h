@@ -27,7 +27,7 @@ tx_status tx_gguf_import(const char *path, const char *folder, tx_dtype dtype, c
 tx_status tx_config_of_gguf(const char *path, tx_config **config);
 tx_status tx_gguf_weights(const char *path, tx_weights **weights);
 /* Makes `config` store the matrices that the file holds in blocks (TX_BLOCK_MAP) as they are, unless a parameter joins
- * matrices whose blocks differ in size, or the layout is transposed (GPT-2). Only one cpu device computes with them. */
+ * matrices whose blocks differ in size, or the layout differs. Only one cpu device computes with them. */
 tx_status tx_gguf_keep_blocks(const char *path, tx_config *config);
 
 /* Makes training round the matrices of `config` (tx_rounding) to the types that tx_gguf_export would choose for `type`

@@ -20,6 +20,7 @@ typedef struct reading {
     tx_gguf_layout *layout;
     tx_st_tensor *tensor;
     tx_dtype *stored; /* for each piece, as in tx_weights_source */
+    bool *turned;
     tx_gguf_reader reader;
 } reading;
 
@@ -58,7 +59,8 @@ static tx_status list_tensor(reading *m, int32_t i)
     m->tensor[i] = tx_weights_part(piece->name, TX_F32, shape);
     TX_TRY(find_tensor(m, layout, spec.shape.dim[0], &m->source[i]));
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
-    m->stored[i] = tx_gguf_is_computed(layout) ? TX_DTYPE_COUNT : tx_gguf_stored(has->dtype);
+    m->turned[i] = layout->form == TX_GGUF_TURNED && shape->rank == 2;
+    m->stored[i] = tx_gguf_is_computed(layout) && !m->turned[i] ? TX_DTYPE_COUNT : tx_gguf_stored(has->dtype);
     if (!tx_gguf_is_double(layout))
         return TX_OK;
     tx_gguf_layout second = *layout;
@@ -125,7 +127,8 @@ static tx_status list_tensors(reading *m)
     m->layout = calloc(room, sizeof *m->layout);
     m->tensor = calloc(room, sizeof *m->tensor);
     m->stored = calloc(room, sizeof *m->stored);
-    if (!m->source || !m->layout || !m->tensor || !m->stored)
+    m->turned = calloc(room, sizeof *m->turned);
+    if (!m->source || !m->layout || !m->tensor || !m->stored || !m->turned)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
     for (int32_t i = 0; i < m->pieces; i++)
         TX_TRY(list_tensor(m, i));
@@ -161,7 +164,7 @@ static tx_status read_stored(void *context, int32_t index, int64_t first, int64_
     const tx_gguf_dtype dtype = tx_gguf_tensor_at(m->file, m->source[index])->dtype;
     const int64_t width = layout->width;
     uint8_t *to = data;
-    if (layout->form == TX_GGUF_PLAIN)
+    if (layout->form == TX_GGUF_PLAIN || layout->form == TX_GGUF_TURNED)
         return tx_gguf_read_bytes(m->file, m->source[index], skipped(layout) + first, count, data);
     for (int64_t done = 0, now; done < count; done += now) {
         const int64_t row = (first + done) / width, at = (first + done) % width;
@@ -184,6 +187,7 @@ static void release(void *context)
     free(m->layout);
     free(m->tensor);
     free(m->stored);
+    free(m->turned);
     tx_gguf_close(m->file);
     free(m);
 }
@@ -208,6 +212,7 @@ tx_status tx_gguf_weights(const char *path, tx_weights **weights)
                                       .tensor = m->tensor,
                                       .read = read_tensor,
                                       .stored = m->stored,
+                                      .turned = m->turned,
                                       .read_stored = read_stored,
                                       .close = release,
                                       .context = m};

@@ -165,7 +165,7 @@ tx_tensor *tx_lora_bank_add(tx_graph *graph, const tx_config *config, int32_t in
     }
     /* Ranks divide A as the inputs of the weight, or B as its outputs. The other one is whole: (x A^T) B is a part of
      * the sum over the ranks, or of the outputs. */
-    const int32_t outputs = config->architecture->inputs_first ? 1 : 0;
+    const int32_t outputs = tx_arch_inputs_first(config, &spec) ? 1 : 0;
     const bool by_outputs = spec.split == outputs + 1, by_inputs = spec.split && !by_outputs;
     const int64_t columns = columns_of(bank, m->count), in = spec.shape.dim[1 - outputs];
     const tx_param_spec of_a = {.shape = TX_SHAPE(columns, in),

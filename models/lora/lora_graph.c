@@ -310,7 +310,6 @@ static void set_sizes(layer *l, int32_t parts)
 tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
                           tx_tensor *x, tx_tensor *weight, tx_tensor *bias)
 {
-    const bool inputs_first = config->architecture->inputs_first;
     layer l = {.graph = graph,
                .lora = config->lora,
                .weight = weight,
@@ -322,9 +321,10 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
     const int32_t parts = tx_graph_tp_size(graph, &part);
     if (!x || !weight)
         return NULL;
-    if (!l.lora || options->base)
-        return tx_lora_bank_add(graph, config, index, x, tx_linear(x, weight, bias, !inputs_first));
     tx_status status = tx_arch_param(config, index, name, &l.spec);
+    l.inputs_first = !status && tx_arch_inputs_first(config, &l.spec);
+    if (!status && (!l.lora || options->base))
+        return tx_lora_bank_add(graph, config, index, x, tx_linear(x, weight, bias, !l.inputs_first));
     TX_THEN(status, tx_lora_modules_of(l.lora, config, index, &l.modules));
     if (!status && parts > 1 && l.modules.count && l.spec.logical.rank && !l.modules.embedding)
         status = tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism does not support an adapter of the output head",
@@ -333,8 +333,6 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
         tx_graph_fail(graph, status);
         return NULL;
     }
-    /* The weights of embeddings and output heads are [outputs, inputs] in every architecture. */
-    l.inputs_first = inputs_first && l.spec.logical.rank == 0;
     if (l.modules.count == 0 || l.modules.embedding)
         return tx_linear(x, weight, bias, !l.inputs_first);
     l.by_outputs = parts > 1 && l.spec.split == (l.inputs_first ? 2 : 1);

@@ -132,7 +132,7 @@ static tx_status for_each_module(tx_model *model, const tx_config *config, use_m
         TX_TRY(tx_lora_modules_of(config->lora, config, index, &modules));
         TX_TRY(tx_model_find(model, name, &param));
         tx_weights_pieces(name, &spec, param, TX_MAX_SECTIONS, piece);
-        const bool inputs_first = config->architecture->inputs_first && spec.logical.rank == 0;
+        const bool inputs_first = tx_arch_inputs_first(config, &spec);
         for (int32_t i = 0; i < modules.count && !modules.embedding; i++) {
             const adapted m = {&modules, i, piece[modules.section[i]], inputs_first};
             TX_TRY(use(model, config->lora, &m));

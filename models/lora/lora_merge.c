@@ -33,15 +33,16 @@ static adapted module_at(const tx_config *config, const tx_lora_modules *m, int3
                          const tx_param_spec *spec)
 {
     const tx_weights_piece *piece = &pieces[m->section[i]];
-    /* The weights of embeddings and output heads have a row for each token in every architecture. */
-    const bool inputs_first = m->embedding || (config->architecture->inputs_first && spec->logical.rank == 0);
+    /* The weights of embeddings have a row for each token in every architecture. */
+    const bool inputs_first = m->embedding || tx_arch_inputs_first(config, spec);
+    const int32_t inputs = inputs_first != piece->turned ? 0 : 1; /* pieces have the shapes of files */
     return (adapted){.name = m->name[i],
                      .piece = piece,
                      .embedding = m->embedding,
                      .inputs_first = inputs_first,
                      .rank = m->rank[i],
-                     .in = piece->shape.dim[inputs_first ? 0 : 1],
-                     .out = piece->shape.dim[inputs_first ? 1 : 0],
+                     .in = piece->shape.dim[inputs],
+                     .out = piece->shape.dim[1 - inputs],
                      .scale = m->scale[i]};
 }
 

@@ -9,6 +9,7 @@
 #include "models/generate/lm.h"
 #include "models/lora/bank.h"
 #include "models/tx_batch.h"
+#include "models/tx_convert.h"
 #include "tests/scratch.h"
 #include "tests/skip.h"
 
@@ -23,6 +24,7 @@ enum { VOCAB = 257, ADAPTERS = 8, REQUESTS = 3 * (ADAPTERS + 1), NEW = 10, PROMP
 typedef struct models {
     const char *config;
     const char *targets[ADAPTERS];
+    const char *base;
     char *folder; /* with base, and 0, 1, .. */
 } models;
 
@@ -31,10 +33,12 @@ static models llama = {
     "\"hidden_size\": 24, \"intermediate_size\": 40, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true}",
     {"q_proj", "v_proj,o_proj", "all-linear", "gate_proj,down_proj", "q_proj,k_proj,v_proj,o_proj", "up_proj", "k_proj",
      ".*layers\\.1\\..*(q|gate)_proj"},
+    "base",
     NULL};
-static models gpt2 = {"{\"model_type\": \"gpt2\", " SIZES "\"hidden_size\": 24}",
-                      {"c_attn", "c_fc", "all-linear", "c_proj", "c_attn,c_fc", "mlp.c_proj", "attn.c_proj", "c_fc"},
-                      NULL};
+#define GPT2(width)                                                     \
+    "{\"model_type\": \"gpt2\", " SIZES "\"hidden_size\": " #width "}", \
+        {"c_attn", "c_fc", "all-linear", "c_proj", "c_attn,c_fc", "mlp.c_proj", "attn.c_proj", "c_fc"}, "base", NULL
+static models gpt2 = {GPT2(24)}, blocks = {GPT2(64)};
 static const int64_t ranks[ADAPTERS] = {1, 2, 3, 4, 4, 8, 5, 16};
 static const char *device = "cpu", *dtype;
 
@@ -132,7 +136,7 @@ static void set_up(models *m)
 
 static tx_lm *open_lm(const models *m, int64_t merged)
 {
-    char *base = path_of(m, "base"), *adapter = merged < 0 ? NULL : path_of_adapter(m, merged);
+    char *base = path_of(m, m->base), *adapter = merged < 0 ? NULL : path_of_adapter(m, merged);
     const tx_lm_options options = {
         .size = sizeof options, .model = base, .device = device, .dtype = dtype, .adapter = adapter};
     tx_lm *lm = NULL;
@@ -233,12 +237,12 @@ static void answer_all(tx_batch *batch, const tx_lm *lm, const int64_t *number, 
     }
 }
 
-static double distance(const answer *a, const answer *b)
+static double distance(const answer *a, const answer *b, bool of_prompt)
 {
     double most = 0.0;
     assert_false(a->failed || b->failed);
     assert_int_equal(a->reported, b->reported);
-    for (int64_t t = 0; t < a->reported; t++)
+    for (int64_t t = 0; t < a->reported - (of_prompt ? a->count : 0); t++)
         most = fmax(most, fabs(a->logprob[t] - b->logprob[t]));
     return most;
 }
@@ -258,6 +262,7 @@ static void compare(const models *m, int64_t last)
     int64_t number[ADAPTERS + 1];
     tx_batch *batch, *merged;
     tx_lm *lm = open_all(m, 7, &batch, number);
+    const bool rounds = m == &blocks; /* so that tokens may differ */
     answer_all(batch, lm, number, -1, crowd);
     for (int64_t i = 0; i < REQUESTS; i++) { /* the same batch, but nothing else in it */
         add(batch, lm, i / (ADAPTERS + 1), number[i % (ADAPTERS + 1)], &one);
@@ -272,14 +277,14 @@ static void compare(const models *m, int64_t last)
         assert_ok(tx_batch_create(lm, 7, 0, &merged));
         answer_all(merged, lm, number, only, alone);
         for (int64_t i = only; i < REQUESTS; i += ADAPTERS + 1) {
-            assert_memory_equal(crowd[i].ids, alone[i].ids, sizeof crowd[i].ids);
-            most = fmax(most, distance(&crowd[i], &alone[i]));
-            changed = fmax(changed, distance(&crowd[i], &crowd[i - only]));
+            assert_true(rounds || memcmp(crowd[i].ids, alone[i].ids, sizeof crowd[i].ids) == 0);
+            most = fmax(most, distance(&crowd[i], &alone[i], rounds));
+            changed = fmax(changed, distance(&crowd[i], &crowd[i - only], rounds));
             if (!only)
                 assert_same(&crowd[i], &alone[i]);
         }
         print_message("adapter %d: %.1e from the merged model, %.2g from the base\n", (int)only, most, changed);
-        assert_true(most <= 2e-5 && (!only || changed > 1e-2));
+        assert_true(most <= (rounds ? 0.1 * changed : 2e-5) && (!only || changed > 1e-2));
         tx_batch_free(merged);
         tx_lm_free(lm);
     }
@@ -295,6 +300,20 @@ static void test_gpt2(void **state)
 {
     (void)state;
     compare(&gpt2, ADAPTERS);
+}
+
+/* A GPT-2 in blocks of a GGUF file, which has the transposes of its matrices. Merged models are fp32. */
+static void test_blocks(void **state)
+{
+    (void)state;
+    const char *from = TX_PATH(blocks.folder, "base"), *to = TX_PATH(blocks.folder, "base.gguf");
+    tx_tokenizer *tokenizer;
+    assert_ok(tx_tokenizer_bytes(&tokenizer));
+    assert_ok(tx_tokenizer_save(tokenizer, from, 96));
+    tx_tokenizer_free(tokenizer);
+    assert_ok(tx_convert(from, to, TX_CONVERT_Q8_0, NULL, NULL));
+    blocks.base = "base.gguf";
+    compare(&blocks, ADAPTERS);
 }
 
 /* Rounding to 16 bits hides the differences from merged models, but not those from a batch without adapters. */
@@ -321,7 +340,7 @@ static void test_caches(void **state)
     for (int i = 0; i <= ADAPTERS; i++) {
         add(batch, lm, 2, number[i], &want[i]);
         finish(batch);
-        assert_true(i == 0 || distance(&want[i], &want[i - 1]) > 1e-2);
+        assert_true(i == 0 || distance(&want[i], &want[i - 1], false) > 1e-2);
     }
     for (int i = 0; i < 3; i++)
         add(batch, lm, 2, number[i], &got[i]);
@@ -341,7 +360,7 @@ static void test_caches(void **state)
     finish(batch);
     for (int i = 0; i < 3; i++) {
         assert_memory_equal(got[i].ids, want[3].ids, sizeof want[3].ids);
-        assert_true(distance(&got[i], &want[3]) <= 2e-5); /* its place is another */
+        assert_true(distance(&got[i], &want[3], false) <= 2e-5); /* its place is another */
     }
     tx_adapter_free(adapter);
     tx_batch_free(batch);
@@ -457,16 +476,16 @@ static void test_refusals(void **state)
 static int open_models(void **state)
 {
     (void)state;
-    set_up(&llama);
-    set_up(&gpt2);
+    for (int i = 0; i < 3; i++)
+        set_up((models *[]){&llama, &gpt2, &blocks}[i]);
     return 0;
 }
 
 static int close_models(void **state)
 {
     (void)state;
-    remove_scratch(llama.folder);
-    remove_scratch(gpt2.folder);
+    for (int i = 0; i < 3; i++)
+        remove_scratch((models *[]){&llama, &gpt2, &blocks}[i]->folder);
     return 0;
 }
 
@@ -475,6 +494,7 @@ int main(int argc, char **argv)
     device = tx_test_device(argc > 1 ? argv[1] : device);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama),  cmocka_unit_test(test_gpt2),
                                        cmocka_unit_test(test_half),   cmocka_unit_test(test_caches),
-                                       cmocka_unit_test(test_memory), cmocka_unit_test(test_refusals)};
+                                       cmocka_unit_test(test_memory), cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_blocks)};
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

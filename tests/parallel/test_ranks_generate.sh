@@ -20,11 +20,12 @@ cat > "$work/mixtral.json" << 'EOF'
 EOF
 
 # generate RANKS OPTION...: the ids in $work/RANKS
+model=$work/model
 generate()
 {
     count=$1
     shift
-    set -- "$bin/txgen" --device "$device" --model "$work/model" "$@"
+    set -- "$bin/txgen" --device "$device" --model "$model" "$@"
     [ "$count" -gt 1 ] && set -- "$launcher" -n "$count" "$@"
     timeout -s KILL 60 "$@" > "$work/$count" 2> "$work/err"
 }
@@ -60,6 +61,14 @@ for family in llama gpt2 mixtral; do
 --do_sample false --batch_size 2 --dtype bfloat16
 --do_sample false --prompt_lookup_num_tokens 3 --batch_size 1
 END
+    # Ranks divide the values of a GGUF file, not its blocks.
+    [ $family = gpt2 ] || continue
+    model=$work/blocks.gguf
+    "$bin/txconvert" "$work/model" --to "$model" --outtype q8_0 > "$work/out" 2> "$work/err" || fail "no GGUF file"
+    generate 1 --ids "76 105 110 101" --max_new_tokens 20 --temperature 0 --dtype float32 || fail "GGUF: one rank"
+    generate 2 --ids "76 105 110 101" --max_new_tokens 20 --temperature 0 || fail "GGUF: two ranks"
+    cmp -s "$work/1" "$work/2" || fail "GGUF: two ranks generate other ids than one"
+    model=$work/model
 done
 
 # txlaunch knows that the ranks have finished.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares models whose matrices are in blocks of a GGUF file with transformers, which computes with the values that
-the gguf package reads from these blocks. Files have one type, or several in one parameter (q and k in Q4_K, v in Q6_K).
+"""Compares models whose matrices are in blocks of a GGUF file (Llama; GPT-2, whose matrices transformers transposes)
+with transformers, which computes with the values that the gguf package reads from these blocks. Files have one type, or
+several in one parameter (q and k in Q4_K, v in Q6_K).
 Types that occur only in files become fp32: the weights of the saved model equal gguf's values bit for bit.
 Products of few rows round their inputs to 8 bits, and so do transformers' in the comparison; the error of the rounding
 itself is printed. Those of many rows round groups of 32 with AVX2 or AVX512_VNNI, else they are exact. Every
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import load_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 TXGEN = sys.argv[1]
 with open("/proc/cpuinfo", encoding="ascii") as info:
@@ -60,37 +61,51 @@ def turned(rows, heads):
     return rows.reshape(heads, rows.shape[0] // heads // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
+class File:
+    """A file that is written, and the state of transformers' model with the same values."""
+    def __init__(self, path, architecture):
+        self.random = np.random.default_rng(1)
+        self.state = {}
+        self.writer = writer = gguf.GGUFWriter(path, architecture)
+        writer.add_context_length(64)
+        writer.add_embedding_length(WIDTH)
+        writer.add_block_count(LAYERS)
+        writer.add_feed_forward_length(INNER)
+        writer.add_head_count(HEADS)
+
+    def matrix(self, name, to, kind, rows, columns, form=lambda values: values):
+        raw = blocks(kind, rows, columns, self.random)
+        self.writer.add_tensor(name, raw, raw_dtype=kind)
+        self.state[to] = torch.from_numpy(form(gguf.dequantize(raw, kind)).copy())
+
+    def vector(self, name, to, shape=WIDTH, low=0.8, high=1.2):
+        values = self.random.uniform(low, high, shape).astype(np.float32)
+        self.writer.add_tensor(name, values)
+        self.state[to] = torch.from_numpy(values)
+
+    def load(self, model):
+        self.writer.write_header_to_file()
+        self.writer.write_kv_data_to_file()
+        self.writer.write_tensors_to_file()
+        self.writer.close()
+        missing, unknown = model.load_state_dict(self.state, strict=False)
+        check(not unknown and all("lm_head" in name for name in missing), f"transformers lacks {missing}, {unknown}")
+        return model.eval()
+
+
 def make(path, kinds, tied):
-    """Writes a file and returns transformers' model. `kinds` has the type of each kind of matrix."""
-    random = np.random.default_rng(1)
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(64)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV)
-    writer.add_layer_norm_rms_eps(1e-5)
-    state = {}
-
-    def matrix(name, to, kind, rows, columns, heads=0):
-        raw = blocks(kind, rows, columns, random)
-        writer.add_tensor(name, raw, raw_dtype=kind)
-        values = gguf.dequantize(raw, kind)
-        state[to] = torch.from_numpy(turned(values, heads) if heads else values)
-
-    def vector(name, to):
-        values = random.uniform(0.8, 1.2, WIDTH).astype(np.float32)
-        writer.add_tensor(name, values)
-        state[to] = torch.from_numpy(values)
-
+    """Writes a Llama and returns transformers' model. `kinds` has the type of each kind of matrix."""
+    file = File(path, "llama")
+    matrix, vector = file.matrix, file.vector
+    file.writer.add_head_count_kv(KV)
+    file.writer.add_layer_norm_rms_eps(1e-5)
     matrix("token_embd.weight", "model.embed_tokens.weight", kinds["embed"], VOCAB, WIDTH)
     for i in range(LAYERS):
         at, to = f"blk.{i}.", f"model.layers.{i}."
         vector(at + "attn_norm.weight", to + "input_layernorm.weight")
         for part, heads in (("q", HEADS), ("k", KV), ("v", 0)):
             matrix(f"{at}attn_{part}.weight", f"{to}self_attn.{part}_proj.weight", kinds[part], SIZES[part], WIDTH,
-                   heads)
+                   *([lambda rows, n=heads: turned(rows, n)] if heads else []))
         matrix(at + "attn_output.weight", to + "self_attn.o_proj.weight", kinds["o"], WIDTH, WIDTH)
         vector(at + "ffn_norm.weight", to + "post_attention_layernorm.weight")
         matrix(at + "ffn_gate.weight", to + "mlp.gate_proj.weight", kinds["up"], INNER, WIDTH)
@@ -99,23 +114,41 @@ def make(path, kinds, tied):
     vector("output_norm.weight", "model.norm.weight")
     if not tied:
         matrix("output.weight", "lm_head.weight", kinds["head"], VOCAB, WIDTH)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    model = LlamaForCausalLM(LlamaConfig(
+    return file.load(LlamaForCausalLM(LlamaConfig(
         vocab_size=VOCAB, max_position_embeddings=64, hidden_size=WIDTH, intermediate_size=INNER, rms_norm_eps=1e-5,
-        num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV, tie_word_embeddings=tied)).eval()
-    missing, unknown = model.load_state_dict(state, strict=False)
-    check(not unknown and all("lm_head" in name for name in missing), f"transformers lacks {missing}, {unknown}")
-    return model
+        num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV, tie_word_embeddings=tied)))
+
+
+def make_gpt2(path, kinds, tied):
+    """The same of a GPT-2, which is tied. transformers has the transposes of its matrices."""
+    assert tied
+    file = File(path, "gpt2")
+    file.writer.add_layer_norm_eps(1e-5)
+    file.matrix("token_embd.weight", "transformer.wte.weight", kinds["embed"], VOCAB, WIDTH)
+    file.vector("position_embd.weight", "transformer.wpe.weight", (64, WIDTH), -0.05, 0.05)
+    for i in range(LAYERS):
+        at, to = f"blk.{i}.", f"transformer.h.{i}."
+        for name, module, kind, rows, columns in (
+                ("attn_qkv", "attn.c_attn", "q", 3 * WIDTH, WIDTH), ("attn_output", "attn.c_proj", "o", WIDTH, WIDTH),
+                ("ffn_up", "mlp.c_fc", "up", INNER, WIDTH), ("ffn_down", "mlp.c_proj", "down", WIDTH, INNER)):
+            file.matrix(f"{at}{name}.weight", f"{to}{module}.weight", kinds[kind], rows, columns, np.transpose)
+            file.vector(f"{at}{name}.bias", f"{to}{module}.bias", rows, -0.1, 0.1)
+        for name, module in (("attn_norm", "ln_1"), ("ffn_norm", "ln_2")):
+            file.vector(f"{at}{name}.weight", f"{to}{module}.weight")
+            file.vector(f"{at}{name}.bias", f"{to}{module}.bias", WIDTH, -0.1, 0.1)
+    file.vector("output_norm.weight", "transformer.ln_f.weight")
+    file.vector("output_norm.bias", "transformer.ln_f.bias", WIDTH, -0.1, 0.1)
+    return file.load(GPT2LMHeadModel(GPT2Config(vocab_size=VOCAB, n_positions=64, n_embd=WIDTH, n_inner=INNER,
+                                                n_layer=LAYERS, n_head=HEADS, bos_token_id=None,
+                                                eos_token_id=None)))
 
 
 def round_inputs(model, kinds, size=None):
     """Makes the matrix products round their inputs to multiples of 1/127 of the largest in `size` of them, by default
     in a block. Returns the hooks."""
     of = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o", "gate_proj": "up", "up_proj": "up",
-          "down_proj": "down", "lm_head": "embed" if model.config.tie_word_embeddings else "head"}
+          "down_proj": "down", "lm_head": "embed" if model.config.tie_word_embeddings else "head",
+          "attn.c_attn": "q", "attn.c_proj": "o", "mlp.c_fc": "up", "mlp.c_proj": "down"}
 
     def rounded(group):
         def hook(module, inputs):
@@ -126,7 +159,7 @@ def round_inputs(model, kinds, size=None):
     parts = {part: gguf.GGML_QUANT_SIZES[kind][0] for part, kind in kinds.items()}
     hooks = []
     for name, module in model.named_modules():
-        part = of.get(name.split(".")[-1])
+        part = of.get(name.split(".")[-1]) or of.get(".".join(name.split(".")[-2:]))
         plain = part in ("q", "k", "v") and len({parts["q"], parts["k"], parts["v"]}) > 1
         if part and not plain: # these become fp32
             hooks.append(module.register_forward_pre_hook(rounded(size or parts[part])))
@@ -141,7 +174,18 @@ def logits(path, ids, variant, threads=1, **more):
     return load_file(out)["logits"][0] if done.returncode == 0 else np.full((len(ids), VOCAB), np.nan)
 
 
-def compare(name, kinds, tied, variants):
+def check_saved(name, path, model, work):
+    """The saved model has the values of the file."""
+    saved = os.path.join(work, "saved")
+    done = run(TXGEN, model=path, save_merged=saved)
+    check(done.returncode == 0, f"{name}: {done.stderr}")
+    ours, state = load_file(os.path.join(saved, "model.safetensors")), model.state_dict()
+    other = [key for key, w in ours.items() if w.tobytes() != state[key].contiguous().numpy().tobytes()]
+    tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
+    check(not other and set(state) - set(ours) == tied, f"{name}: {other} or others are not saved as they were")
+
+
+def compare(name, kinds, tied, variants, make=make):
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "model.gguf")
         model = make(path, kinds, tied)
@@ -171,6 +215,7 @@ def compare(name, kinds, tied, variants):
             check(short <= (EXACT if variant == "base" else ROUNDED), f"{name}, {variant}: few rows differ by {short}")
             worst = max(worst, short)
         check(ROUNDED < rounding <= ROUNDING, f"{name}: rounding changes logits by {rounding}")
+        check_saved(name, path, model, work)
         # Matrices in one parameter whose blocks differ become fp32, and many rows are multiplied by oneDNN, whose sums may
         # depend on the number of threads.
         mixed = len({gguf.GGML_QUANT_SIZES[kinds[part]][0] for part in "qkv"}) > 1
@@ -185,16 +230,13 @@ def compare(name, kinds, tied, variants):
 def compare_decoded(kind):
     """Logits and weights of a type that is converted when it is read."""
     with tempfile.TemporaryDirectory() as work:
-        path, saved = os.path.join(work, "model.gguf"), os.path.join(work, "saved")
+        path = os.path.join(work, "model.gguf")
         model = make(path, same(kind), False)
         with torch.no_grad():
             want = model(torch.tensor([SHORT])).logits[0].numpy()
         off = np.abs(logits(path, SHORT, "base", dtype="float32") - want).max() / np.abs(want).max()
-        done = run(TXGEN, model=path, save_merged=saved)
-        check(done.returncode == 0, f"{kind.name}: {done.stderr}")
-        ours = load_file(os.path.join(saved, "model.safetensors"))
-        other = [key for key, w in model.state_dict().items() if ours[key].tobytes() != w.numpy().tobytes()]
-        check(off <= EXACT and not other, f"{kind.name}: logits {off}, other values in {other}")
+        check(off <= EXACT, f"{kind.name}: logits {off}")
+        check_saved(kind.name, path, model, work)
 
 
 def same(kind):
@@ -218,4 +260,6 @@ compare("Q4_K with v, down and head in Q6_K", {**same(Type.Q4_K), "v": Type.Q6_K
                                                "head": Type.Q6_K}, False, VARIANTS)
 compare("tied, q in Q8_0", {**same(Type.Q4_0), "q": Type.Q8_0}, True, VARIANTS)
 compare("v has other blocks", {**same(Type.Q4_K), "v": Type.Q8_0}, True, VARIANTS)
+compare("GPT-2 in Q8_0", same(Type.Q8_0), True, VARIANTS, make_gpt2)
+compare("GPT-2 in Q4_K, down in Q6_K", {**same(Type.Q4_K), "down": Type.Q6_K}, True, VARIANTS, make_gpt2)
 sys.exit(status())
