@@ -2,8 +2,8 @@
  *
  * Products of few rows and weights in blocks (api/base/blocks.h). The rows are rounded to 8 bits, in groups of as many
  * values as a block has, so that the products of a block are sums of integers. Weights are unpacked once for all rows.
- * The order of a sum depends only on its length. Included by files that are compiled once for each instruction set.
- */
+ * The order of a sum depends only on its length. AVX512_VNNI has the same sums. Included by files that are compiled
+ * once for each instruction set. */
 #ifndef TX_BACKENDS_CPU_BLOCKS_H
 #define TX_BACKENDS_CPU_BLOCKS_H
 
@@ -22,8 +22,12 @@ typedef struct tx_cpu_row8 {
 } tx_cpu_row8;
 
 #define TX_ROW8_ROWS TX_GEMM_THIN
-#define TX_ROW8_MOST 256  /* rows that stay in the L2 cache */
-#define TX_ROW8_TALL 4    /* rows of a tile */
+#define TX_ROW8_MOST 256 /* rows that stay in the L2 cache */
+#if defined(__AVX512VL__)
+#define TX_ROW8_TALL 8 /* rows of a tile; there are 32 registers */
+#else
+#define TX_ROW8_TALL 4
+#endif
 #define TX_ROW8_COLUMNS 2 /* of a tile */
 #define TX_ROW8_TILE (TX_ROW8_TALL * TX_ROW8_COLUMNS)
 #define TX_ROW8_RUN 32 /* blocks whose scales are multiplied at once */
@@ -126,16 +130,59 @@ static inline __m256i tx_block32(tx_dtype dtype, const uint8_t *b)
                            _mm256_set1_epi8(8));
 }
 
+/* AVX512_VNNI: sum + four products of unsigned bytes `a` and signed ones `b`, or two of 16 bits. It is assembly, since
+ * functions for another target cannot be inlined into these. */
+#if defined(__AVX512VL__)
+#define TX_VNNI(name, sum, a, b) __asm__("vpdp" name " %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b))
+#else
+#define TX_VNNI(name, sum, a, b) (void)(sum)
+#endif
+
+/* What is added to the integers of rows for blocks of so many values. */
+static inline int8_t tx_row8_bias(bool vnni, int64_t values)
+{
+    return vnni && values == 32 ? -128 : 0;
+}
+
+/* What the products with weights need of them: magnitudes; with `vnni`, -128 times the sums of four. */
+static inline __m256i tx_row8_start(bool vnni, __m256i w)
+{
+    __m256i sums = _mm256_setzero_si256();
+    if (!vnni)
+        return _mm256_sign_epi8(w, w);
+    TX_VNNI("busd", sums, _mm256_set1_epi8(-128), w);
+    return _mm256_sub_epi32(_mm256_setzero_si256(), sums);
+}
+
+/* Sums of four products of weights and values of a row each. */
+static inline __m256 tx_row8_fours(bool vnni, __m256i start, __m256i w, __m256i x)
+{
+    if (vnni)
+        TX_VNNI("busd", start, x, w);
+    else
+        start = _mm256_madd_epi16(_mm256_maddubs_epi16(start, _mm256_sign_epi8(x, w)), _mm256_set1_epi16(1));
+    return _mm256_cvtepi32_ps(start);
+}
+
+/* sum + sums of two products each, for `rows` rows, a constant. Those of one or two would wait for each other. */
+static inline __m256i tx_row8_pairs(bool vnni, int rows, __m256i sum, __m256i a, __m256i b)
+{
+    if (!vnni || rows <= 2)
+        return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    TX_VNNI("wssd", sum, a, b);
+    return sum;
+}
+
 /* The product of a row and the weights of one column. For a single row this is faster than a tile. */
-static inline float tx_row8_block32(tx_dtype dtype, const uint8_t *b, int64_t k, const tx_cpu_row8 *row)
+static inline __attribute__((always_inline)) float tx_row8_block32(tx_dtype dtype, bool vnni, const uint8_t *b,
+                                                                   int64_t k, const tx_cpu_row8 *row)
 {
     __m256 sum = _mm256_setzero_ps();
     for (int64_t j = 0; j < k / 32; j++, b += tx_block_bytes(dtype)) {
         tx_row8_fetch(b, tx_block_bytes(dtype));
-        const __m256i w = tx_block32(dtype, b), a = _mm256_sign_epi8(TX_LOAD256(row->q + 32 * j), w);
-        const __m256i two = _mm256_maddubs_epi16(_mm256_sign_epi8(w, w), a);
-        const __m256i four = _mm256_madd_epi16(two, _mm256_set1_epi16(1));
-        sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(four), _mm256_set1_ps(tx_row8_half(b) * row->d[j]), sum);
+        const __m256i w = tx_block32(dtype, b);
+        const __m256 four = tx_row8_fours(vnni, tx_row8_start(vnni, w), w, TX_LOAD256(row->q + 32 * j));
+        sum = _mm256_fmadd_ps(four, _mm256_set1_ps(tx_row8_half(b) * row->d[j]), sum);
     }
     return tx_row8_total(sum);
 }
@@ -152,9 +199,9 @@ static inline __m256 tx_block32_scales(tx_dtype dtype, const uint8_t *b, int64_t
 
 /* y[r, c] = row r times the weights of column c, whose blocks are `bytes` after those of the one before. `rows` and
  * `columns` are constants, so that the sums stay in registers. They wait for the scales of a run, so runs are long. */
-static inline __attribute__((always_inline)) void tx_row8_tile32(tx_dtype dtype, const uint8_t *b, int64_t bytes,
-                                                                 int64_t k, const tx_cpu_row8 *row, int rows,
-                                                                 int columns, float *y, int64_t ld)
+static inline __attribute__((always_inline)) void tx_row8_tile32(tx_dtype dtype, bool vnni, const uint8_t *b,
+                                                                 int64_t bytes, int64_t k, const tx_cpu_row8 *row,
+                                                                 int rows, int columns, float *y, int64_t ld)
 {
     __m256 sum[TX_ROW8_TILE];
     for (int s = 0; s < rows * columns; s++)
@@ -170,18 +217,17 @@ static inline __attribute__((always_inline)) void tx_row8_tile32(tx_dtype dtype,
                     _mm256_storeu_ps(scale[r * columns + c] + i, _mm256_mul_ps(d, _mm256_loadu_ps(row[r].d + j + i)));
             }
         for (int64_t i = 0; i < n; i++) {
-            __m256i w[TX_ROW8_COLUMNS], positive[TX_ROW8_COLUMNS];
+            __m256i w[TX_ROW8_COLUMNS], start[TX_ROW8_COLUMNS];
             for (int c = 0; c < columns; c++) {
                 const uint8_t *at = b + c * bytes + i * tx_block_bytes(dtype);
                 tx_row8_fetch(at, tx_block_bytes(dtype));
                 w[c] = tx_block32(dtype, at);
-                positive[c] = _mm256_sign_epi8(w[c], w[c]);
+                start[c] = tx_row8_start(vnni, w[c]);
             }
             for (int r = 0; r < rows; r++) {
                 const __m256i x = TX_LOAD256(row[r].q + 32 * (j + i));
                 for (int c = 0; c < columns; c++) {
-                    const __m256i two = _mm256_maddubs_epi16(positive[c], _mm256_sign_epi8(x, w[c]));
-                    const __m256 four = _mm256_cvtepi32_ps(_mm256_madd_epi16(two, _mm256_set1_epi16(1)));
+                    const __m256 four = tx_row8_fours(vnni, start[c], w[c], x);
                     float *s = &scale[r * columns + c][i];
                     sum[r * columns + c] = _mm256_fmadd_ps(four, _mm256_broadcast_ss(s), sum[r * columns + c]);
                 }
@@ -194,35 +240,37 @@ static inline __attribute__((always_inline)) void tx_row8_tile32(tx_dtype dtype,
 }
 
 /* Multiplies the rows by `columns` columns, which is a constant. */
-static inline __attribute__((always_inline)) void tx_row8_tiles32(tx_dtype dtype, const uint8_t *b, int64_t bytes,
-                                                                  int64_t k, const tx_cpu_row8 *row, int32_t m,
-                                                                  int columns, float *y, int64_t ld)
+static inline __attribute__((always_inline)) void tx_row8_tiles32(tx_dtype dtype, bool vnni, const uint8_t *b,
+                                                                  int64_t bytes, int64_t k, const tx_cpu_row8 *row,
+                                                                  int32_t m, int columns, float *y, int64_t ld)
 {
     int32_t i = 0;
     for (; i + TX_ROW8_TALL <= m; i += TX_ROW8_TALL)
-        tx_row8_tile32(dtype, b, bytes, k, row + i, TX_ROW8_TALL, columns, y + i * ld, ld);
+        tx_row8_tile32(dtype, vnni, b, bytes, k, row + i, TX_ROW8_TALL, columns, y + i * ld, ld);
+    for (; i + 4 <= m; i += 4)
+        tx_row8_tile32(dtype, vnni, b, bytes, k, row + i, 4, columns, y + i * ld, ld);
     if (i + 2 <= m)
-        tx_row8_tile32(dtype, b, bytes, k, row + i, 2, columns, y + i * ld, ld);
+        tx_row8_tile32(dtype, vnni, b, bytes, k, row + i, 2, columns, y + i * ld, ld);
     if (m % 2)
         for (int c = 0; c < columns; c++)
-            y[(m - 1) * ld + c] = tx_row8_block32(dtype, b + c * bytes, k, row + m - 1);
+            y[(m - 1) * ld + c] = tx_row8_block32(dtype, vnni, b + c * bytes, k, row + m - 1);
 }
 
 /* As TX_BLOCK_COLUMNS below. */
-#define TX_BLOCK32_COLUMNS(name, dtype)                                                                               \
+#define TX_BLOCK32_COLUMNS(name, dtype, vnni)                                                                         \
     static void name(const uint8_t *b, int64_t n, int64_t k, const tx_cpu_row8 *row, int32_t m, float *y, int64_t ld, \
                      int64_t bytes)                                                                                   \
     {                                                                                                                 \
         int64_t c = 0;                                                                                                \
         for (; c + TX_ROW8_COLUMNS <= n; c += TX_ROW8_COLUMNS)                                                        \
-            tx_row8_tiles32(dtype, b + c * bytes, bytes, k, row, m, TX_ROW8_COLUMNS, y + c, ld);                      \
+            tx_row8_tiles32(dtype, vnni, b + c * bytes, bytes, k, row, m, TX_ROW8_COLUMNS, y + c, ld);                \
         for (; c < n; c++)                                                                                            \
-            tx_row8_tiles32(dtype, b + c * bytes, bytes, k, row, m, 1, y + c, ld);                                    \
+            tx_row8_tiles32(dtype, vnni, b + c * bytes, bytes, k, row, m, 1, y + c, ld);                              \
     }
 
 /* y[i] = row i times the weights of one column; `rows` is a constant. */
-static inline __attribute__((always_inline)) void tx_row8_q4_k(const uint8_t *b, int64_t k, const tx_cpu_row8 *row,
-                                                               int rows, float *y)
+static inline __attribute__((always_inline)) void tx_row8_q4_k(bool vnni, const uint8_t *b, int64_t k,
+                                                               const tx_cpu_row8 *row, int rows, float *y)
 {
     const __m256i low = _mm256_set1_epi8(15);
     __m256 sum[TX_ROW8_TALL];
@@ -245,9 +293,8 @@ static inline __attribute__((always_inline)) void tx_row8_q4_k(const uint8_t *b,
             const __m256i s = _mm256_set1_epi16(each[2 * c]), t = _mm256_set1_epi16(each[2 * c + 1]);
             for (int r = 0; r < rows; r++) {
                 const int8_t *q = row[r].q + 256 * j + 64 * c;
-                const __m256i x = _mm256_madd_epi16(_mm256_maddubs_epi16(first, TX_LOAD256(q)), s),
-                              z = _mm256_madd_epi16(_mm256_maddubs_epi16(second, TX_LOAD256(q + 32)), t);
-                total[r] = _mm256_add_epi32(total[r], _mm256_add_epi32(x, z));
+                total[r] = tx_row8_pairs(vnni, rows, total[r], _mm256_maddubs_epi16(first, TX_LOAD256(q)), s);
+                total[r] = tx_row8_pairs(vnni, rows, total[r], _mm256_maddubs_epi16(second, TX_LOAD256(q + 32)), t);
             }
         }
         for (int r = 0; r < rows; r++) {
@@ -262,8 +309,8 @@ static inline __attribute__((always_inline)) void tx_row8_q4_k(const uint8_t *b,
 }
 
 /* As tx_row8_q4_k. */
-static inline __attribute__((always_inline)) void tx_row8_q6_k(const uint8_t *b, int64_t k, const tx_cpu_row8 *row,
-                                                               int rows, float *y)
+static inline __attribute__((always_inline)) void tx_row8_q6_k(bool vnni, const uint8_t *b, int64_t k,
+                                                               const tx_cpu_row8 *row, int rows, float *y)
 {
     const __m256i low = _mm256_set1_epi8(15), two = _mm256_set1_epi8(3);
     const __m128i places = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
@@ -285,9 +332,10 @@ static inline __attribute__((always_inline)) void tx_row8_q6_k(const uint8_t *b,
                                 _mm256_slli_epi16(_mm256_and_si256(_mm256_srli_epi16(upper, c % 4 * 2), two), 4));
             const __m128i each = _mm_shuffle_epi8(scales, _mm_add_epi8(places, _mm_set1_epi8((char)(2 * c))));
             const __m256i s = _mm256_cvtepi8_epi16(each);
-            for (int r = 0; r < rows; r++)
-                total[r] = _mm256_add_epi32(
-                    total[r], _mm256_madd_epi16(_mm256_maddubs_epi16(w, TX_LOAD256(row[r].q + 256 * j + 32 * c)), s));
+            for (int r = 0; r < rows; r++) {
+                const __m256i pairs = _mm256_maddubs_epi16(w, TX_LOAD256(row[r].q + 256 * j + 32 * c));
+                total[r] = tx_row8_pairs(vnni, rows, total[r], pairs, s);
+            }
         }
         for (int r = 0; r < rows; r++) {
             const __m256i exact = _mm256_sub_epi32(total[r], tx_q6_k_offset(b + 192, row[r].sums + 16 * j));
@@ -302,7 +350,7 @@ static inline __attribute__((always_inline)) void tx_row8_q6_k(const uint8_t *b,
 
 /* Defines a function that multiplies the rows by `n` adjacent columns of one type. Results of row i are at y + i * ld.
  */
-#define TX_BLOCK_COLUMNS(name, function)                                                                              \
+#define TX_BLOCK_COLUMNS(name, function, vnni)                                                                        \
     static void name(const uint8_t *b, int64_t n, int64_t k, const tx_cpu_row8 *row, int32_t m, float *y, int64_t ld, \
                      int64_t bytes)                                                                                   \
     {                                                                                                                 \
@@ -310,38 +358,52 @@ static inline __attribute__((always_inline)) void tx_row8_q6_k(const uint8_t *b,
         for (int64_t c = 0; c < n; c++, b += bytes) {                                                                 \
             int32_t i = 0;                                                                                            \
             for (; i + TX_ROW8_TALL <= m; i += TX_ROW8_TALL)                                                          \
-                function(b, k, row + i, TX_ROW8_TALL, one + i);                                                       \
+                function(vnni, b, k, row + i, TX_ROW8_TALL, one + i);                                                 \
+            for (; i + 4 <= m; i += 4)                                                                                \
+                function(vnni, b, k, row + i, 4, one + i);                                                            \
             for (; i + 2 <= m; i += 2)                                                                                \
-                function(b, k, row + i, 2, one + i);                                                                  \
+                function(vnni, b, k, row + i, 2, one + i);                                                            \
             if (i < m)                                                                                                \
-                function(b, k, row + i, 1, one + i);                                                                  \
+                function(vnni, b, k, row + i, 1, one + i);                                                            \
             for (i = 0; i < m; i++)                                                                                   \
                 y[i * ld + c] = one[i];                                                                               \
         }                                                                                                             \
     }
 
-TX_BLOCK32_COLUMNS(tx_columns_q8_0, TX_Q8_0)
-TX_BLOCK32_COLUMNS(tx_columns_q4_0, TX_Q4_0)
-TX_BLOCK_COLUMNS(tx_columns_q4_k, tx_row8_q4_k)
-TX_BLOCK_COLUMNS(tx_columns_q6_k, tx_row8_q6_k)
+TX_BLOCK32_COLUMNS(tx_columns_q8_0, TX_Q8_0, false)
+TX_BLOCK32_COLUMNS(tx_columns_q4_0, TX_Q4_0, false)
+TX_BLOCK_COLUMNS(tx_columns_q4_k, tx_row8_q4_k, false)
+TX_BLOCK_COLUMNS(tx_columns_q6_k, tx_row8_q6_k, false)
+#if defined(__AVX512VL__)
+TX_BLOCK32_COLUMNS(tx_vnni_columns_q8_0, TX_Q8_0, true)
+TX_BLOCK32_COLUMNS(tx_vnni_columns_q4_0, TX_Q4_0, true)
+TX_BLOCK_COLUMNS(tx_vnni_columns_q4_k, tx_row8_q4_k, true)
+TX_BLOCK_COLUMNS(tx_vnni_columns_q6_k, tx_row8_q6_k, true)
+#define TX_COLUMNS(type) (vnni ? tx_vnni_columns_##type : tx_columns_##type)
+#else
+#define TX_COLUMNS(type) tx_columns_##type
+#endif
 
-/* y [rows->count, ld] = the rows, at most TX_ROW8_ROWS, times columns j .. j + n - 1, which are rows of the weights. */
-static inline void tx_row8_columns(const tx_block_matrix *w, int64_t j, int64_t n, const tx_cpu_rows8 *rows, float *y,
-                                   int64_t ld)
+/* y [rows->count, ld] = the rows, at most TX_ROW8_ROWS, times columns j .. j + n - 1, which are rows of the weights. y
+ * has room for another row. The rows have tx_row8_bias. `vnni` is false if the CPU has no AVX512_VNNI. */
+static inline void tx_row8_columns(bool vnni, const tx_block_matrix *w, int64_t j, int64_t n, const tx_cpu_rows8 *rows,
+                                   float *y, int64_t ld)
 {
+    (void)vnni;
     tx_cpu_row8 row[TX_ROW8_ROWS];
-    for (int64_t i = 0; i < rows->count; i++)
-        row[i] = tx_row8_of(rows, i);
+    const int64_t count = rows->count + (rows->count % 4 == 3); /* a row twice is faster than one alone */
+    for (int64_t i = 0; i < count; i++)
+        row[i] = tx_row8_of(rows, tx_min(i, rows->count - 1));
     for (int64_t done = 0, now; done < n; done += now) {
         tx_dtype dtype;
         int64_t end;
         const uint8_t *b = tx_block_row(w, j + done, &dtype, &end);
         now = tx_min(n - done, end - (j + done));
-        (dtype == TX_Q8_0   ? tx_columns_q8_0
-         : dtype == TX_Q4_0 ? tx_columns_q4_0
-         : dtype == TX_Q4_K ? tx_columns_q4_k
-                            : tx_columns_q6_k)(b, now, rows->k, row, (int32_t)rows->count, y + done, ld,
-                                               tx_block_run(dtype, w->width));
+        (dtype == TX_Q8_0   ? TX_COLUMNS(q8_0)
+         : dtype == TX_Q4_0 ? TX_COLUMNS(q4_0)
+         : dtype == TX_Q4_K
+             ? TX_COLUMNS(q4_k)
+             : TX_COLUMNS(q6_k))(b, now, rows->k, row, (int32_t)count, y + done, ld, tx_block_run(dtype, w->width));
     }
 }
 #endif

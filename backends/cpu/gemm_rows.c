@@ -212,14 +212,21 @@ static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *
 
 /* ---- Rows in 8 bits ------------------------------------------------------------------------------------- */
 
-static bool any_rows(void)
+static bool has_vnni(void)
 {
 #if defined(__AVX512F__)
     return __builtin_cpu_supports("avx512vnni");
-#elif defined(__AVX2__)
-    return true;
 #else
     return false;
+#endif
+}
+
+static bool any_rows(void)
+{
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    return true;
+#else
+    return has_vnni();
 #endif
 }
 
@@ -234,13 +241,15 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
     const tx_gemm *s = &spec->shape;
     const int64_t before = call->matrix * s->n; /* columns of earlier matrices */
     const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
-    const bool few = tx_gemm_few(spec);
+    const bool few = tx_gemm_few(spec), vnni = has_vnni();
+    const int64_t values = few ? tx_block_values(spec->packed) : 32;
+    const int8_t bias = few ? tx_row8_bias(vnni, values) : TX_PANEL_BIAS;
     const int64_t most = few ? TX_ROW8_ROWS : TX_ROW8_MOST;
     const tx_cpu_rows8 all = {(char *)call->scratch + tx_gemm_thin_wide(spec), s->m, s->k};
 #pragma omp parallel for schedule(static) num_threads(threads) if (s->m > TX_ROW8_ROWS)
     for (int64_t i = 0; i < s->m; i++) {
         const tx_cpu_row8 row = tx_row8_of(&all, i);
-        tx_row8_make(rows + i * ld, s->k, few ? tx_block_values(spec->packed) : 32, few ? 0 : TX_PANEL_BIAS, &row);
+        tx_row8_make(rows + i * ld, s->k, values, bias, &row);
     }
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < s->n; j += TILE)
@@ -248,7 +257,10 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
             const int64_t n = tx_min(s->n - j, TILE), m = tx_min(s->m - first, most);
             const tx_cpu_rows8 some = {all.memory + first * tx_gemm_row8_bytes(s->k), m, s->k};
             float sum[TX_ROW8_MOST][TILE];
-            (few ? tx_row8_columns : tx_panels_columns)(b, before + j, n, &some, sum[0], TILE);
+            if (few)
+                tx_row8_columns(vnni, b, before + j, n, &some, sum[0], TILE);
+            else
+                tx_panels_columns(b, before + j, n, &some, sum[0], TILE);
             for (int64_t i = 0; i < m; i++)
                 store_row(sum[i], first + i, j, n, &c, call->bias, call->add);
         }
