@@ -39,7 +39,17 @@ typedef struct tx_panel8 {
     tx_panel_bytes start[TX_PANEL_RUN / 16]; /* TX_PANEL_BIAS times the sum of a group */
     tx_panel_floats scale[TX_PANEL_RUN / 16], minimum[TX_PANEL_RUN / 32];
     const uint8_t *column[TX_PANEL_COLUMNS]; /* the next values */
+    const uint8_t *later;                    /* bytes of later columns */
 } tx_panel8;
+
+/* Fetches bytes of later columns into the L2 cache: as many as the panel consumes in blocks of `bytes` of each column.
+ */
+static inline void tx_panel_fetch(tx_panel8 *p, int64_t bytes)
+{
+    for (int64_t i = 0; i < TX_PANEL_COLUMNS * bytes; i += 64)
+        __builtin_prefetch(p->later + i, 0, 2);
+    p->later += TX_PANEL_COLUMNS * bytes;
+}
 
 #if TX_PANEL_COLUMNS == 16
 /* 16 bytes of columns i, 4 + i, 8 + i and 12 + i. */
@@ -131,6 +141,7 @@ TX_PANEL_INLINE void tx_panel_q8_0(int64_t groups, tx_panel8 *p)
 {
     for (int64_t j = 0; j < groups; j++) {
         tx_panel_bytes d[4];
+        tx_panel_fetch(p, 34);
         tx_panel_read(p, 34 * j, d);
         tx_panel_read(p, 34 * j + 2, p->w + 8 * j);
         tx_panel_read(p, 34 * j + 18, p->w + 8 * j + 4);
@@ -142,6 +153,7 @@ TX_PANEL_INLINE void tx_panel_q4_0(int64_t groups, tx_panel8 *p)
 {
     for (int64_t j = 0; j < groups; j++) {
         tx_panel_bytes d[4], w[4];
+        tx_panel_fetch(p, 18);
         tx_panel_read(p, 18 * j, d);
         tx_panel_read(p, 18 * j + 2, w);
         for (int i = 0; i < 8; i++)
@@ -161,6 +173,7 @@ TX_PANEL_INLINE void tx_panel_q4_k(tx_panel8 *p)
     tx_panel_bytes s[4], w[4];
     tx_panel_read(p, 0, s);
     for (int j = 0; j < 8; j++) { /* 16 bytes with 16 values of two groups */
+        tx_panel_fetch(p, 18);
         tx_panel_read(p, 16 + 16 * j, w);
         for (int i = 0; i < 8; i++)
             p->w[j / 2 * 16 + j % 2 * 4 + i / 4 * 8 + i % 4] = tx_panel_nibble(w[i % 4], i / 4);
@@ -181,6 +194,7 @@ TX_PANEL_INLINE void tx_panel_q6_k(tx_panel8 *p)
     tx_panel_bytes s[4], end[4];
     for (int j = 0; j < 4; j++) { /* 16 values in each quarter of 128 */
         tx_panel_bytes lower[2][4], upper[4];
+        tx_panel_fetch(p, j % 2 ? 52 : 53);
         tx_panel_read(p, j / 2 * 64 + j % 2 * 16, lower[0]);
         tx_panel_read(p, j / 2 * 64 + j % 2 * 16 + 32, lower[1]);
         tx_panel_read(p, 128 + j / 2 * 32 + j % 2 * 16, upper);
@@ -293,6 +307,8 @@ static TX_PANEL_TARGET void tx_panels_columns(const tx_block_matrix *w, int64_t 
         for (int64_t c = 0; c < 2 * TX_PANEL_COLUMNS; c++) /* the last column stands for missing ones */
             p[c / TX_PANEL_COLUMNS].column[c % TX_PANEL_COLUMNS] =
                 b + tx_min(c, now - 1) * tx_block_run(dtype, w->width);
+        p[0].later = b + 2 * TX_PANEL_COLUMNS * tx_block_run(dtype, w->width);
+        p[1].later = p[0].later + TX_PANEL_COLUMNS * tx_block_run(dtype, w->width);
         memset(sum, 0, (size_t)rows->count * sizeof sum[0]);
         for (int64_t at = 0; at < rows->k; at += TX_PANEL_RUN) {
             const int64_t groups = tx_min(rows->k - at, TX_PANEL_RUN) / 32;

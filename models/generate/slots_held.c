@@ -10,7 +10,7 @@
 const tx_slots_pass *tx_slots_pass_for(const tx_slots_passes *of, int64_t left)
 {
     int32_t i = of->count - 1;
-    while (i > 0 && of->pass[i].length > left)
+    while (i > 0 && of->pass[i].length > left && of->pass[i].length - left > of->padding)
         i--;
     return &of->pass[i];
 }

@@ -12,6 +12,9 @@
 #define GROWTH 4
 #define PREFILL_LEAST 16
 #define PREFILL_MOST 256
+/* Tokens of padding that take less time than another plan, which reads all weights again. Not on the cpu, where time
+ * grows with the rows, except for weights in blocks: there 64 rows take as long as 32. */
+#define PADDING 31
 /* Tokens of a prompt whose logits are all computed at once. */
 #define SCORED 64
 /* Capacities of caches, and lengths of prompts, are multiples of this, so that few programs are compiled. */
@@ -63,6 +66,7 @@ static tx_status add_varied(tx_slots *s, tx_model *model, int64_t growth)
         if (n == s->count)
             break;
     }
+    s->prefill.padding = growth < GROWTH && !s->config->blocks ? 0 : PADDING;
     for (int64_t n = tx_min(PREFILL_LEAST, longest);; n = tx_min(n * GROWTH, longest)) {
         TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(tx_slots_pass){.rows = 1, .length = n, .outputs = 1}));
         if (n == longest)

@@ -20,6 +20,7 @@ typedef struct tx_slots_pass {
 typedef struct tx_slots_passes {
     tx_slots_pass pass[TX_SLOTS_PASSES];
     int32_t count;
+    int64_t padding; /* the most tokens that a piece of a prompt may lack of a plan's length */
 } tx_slots_passes;
 
 /* Copies caches or states of recurrent layers from slot to slot. Without `plan` slots are not copied. */
@@ -65,7 +66,7 @@ struct tx_slots {
     struct tx_watchdog *watch; /* that learns of messages; or NULL */
 };
 
-/* The longest plan that `left` tokens of a prompt fill, or else the shortest. */
+/* The longest plan that `left` tokens of a prompt fill, but for padding, or else the shortest. */
 const tx_slots_pass *tx_slots_pass_for(const tx_slots_passes *of, int64_t left);
 /* Remembers the tokens of a slot (slots_held.c). */
 void tx_slots_hold(tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
