@@ -55,6 +55,34 @@ static void success_needs_the_word_and_the_status(void **state)
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART);
 }
 
+/* Then nothing is missing, whatever the launcher says. A rank that ends with a status of its own has failed. */
+static void what_kills_finished_ranks_is_no_failure(void **state)
+{
+    static const struct {
+        int32_t worst, status;
+        bool last; /* rank 1 has finished */
+        tx_launch_verdict verdict;
+    } cases[] = {{0, 255, true, TX_LAUNCH_SUCCESS},  {137, 9, true, TX_LAUNCH_SUCCESS},
+                 {0, 255, false, TX_LAUNCH_GIVE_UP}, {137, 9, false, TX_LAUNCH_GIVE_UP},
+                 {1, 1, true, TX_LAUNCH_GIVE_UP},    {139, 139, true, TX_LAUNCH_GIVE_UP},
+                 {23, 0, true, TX_LAUNCH_GIVE_UP}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tx_launch_rank each[2] = {{.started = true, .done = true}, {.started = true, .done = cases[i].last}};
+        const tx_launch_job o = {.rank = each,
+                                 .size = 2,
+                                 .sign = {.kind = TX_LAUNCH_ENDED, .rank = -1},
+                                 .done = true,
+                                 .reported = true,
+                                 .step = 9,
+                                 .worst = cases[i].worst,
+                                 .exited = true,
+                                 .status = cases[i].status};
+        assert_int_equal(decide(o, NULL).verdict, cases[i].verdict);
+        assert_int_equal(decide(o, NULL).status, cases[i].verdict != TX_LAUNCH_SUCCESS);
+    }
+}
+
 static void failures_start_again(void **state)
 {
     tx_launch_history history = {0};
@@ -239,6 +267,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(success_needs_the_word_and_the_status),
+        cmocka_unit_test(what_kills_finished_ranks_is_no_failure),
         cmocka_unit_test(failures_start_again),
         cmocka_unit_test(a_signal_stops),
         cmocka_unit_test(what_a_restart_does_not_help),

@@ -60,13 +60,22 @@ static void add_failure(tx_launch_history *h, const tx_launch_job *job)
     h->stride = job->stride;
 }
 
+/* Whether nothing can be missing. A launcher that had to be killed after rank 0 was done is not a failure: some MPIs
+ * hang in MPI_Finalize. Nor is one that complains, or that kills a rank, when all ranks have finished. */
+static bool is_complete(const tx_launch_job *job)
+{
+    bool all = job->size > 0 && (!job->worst || job->worst == SIGNALLED + SIGKILL);
+    for (int32_t i = 0; i < job->size; i++)
+        all = all && job->rank[i].done;
+    return job->done && (all || (!job->worst && (!job->exited || job->status == 0)));
+}
+
 void tx_launch_decide(const tx_launch_job *job, int64_t max_restarts, tx_launch_history *h,
                       tx_launch_decision *decision)
 {
     *decision = (tx_launch_decision){.verdict = TX_LAUNCH_GIVE_UP, .status = TX_EXIT_FAILURE};
     const int32_t stopped = stopped_by(job);
-    /* A launcher that had to be killed after rank 0 was done is not a failure: some MPIs hang in MPI_Finalize. */
-    if (job->done && !job->worst && (!job->exited || job->status == 0)) {
+    if (is_complete(job)) {
         decision->verdict = TX_LAUNCH_SUCCESS;
         decision->status = 0;
         return;

@@ -91,7 +91,7 @@ bool tx_launch_job_hear(tx_launch_job *job, const char *report, double now)
         snprintf(sign.text, sizeof sign.text, "%s", rest + used);
         record_sign(job, sign);
     } else if (strcmp(word, "done") == 0) {
-        r->spoke = true;
+        r->spoke = r->done = true;
         job->done = job->done || rank == 0;
     } else
         return false;

@@ -293,7 +293,9 @@ static bool conclude(launch *l, const tx_launch_job *job, tx_launch_start *next,
         return true;
     case TX_LAUNCH_SUCCESS:
         say("complete after %" PRId64 " restart%s%s", before, tx_s(before),
-            job->exited ? "" : "; the ranks did not end by themselves and were killed");
+            !job->exited  ? "; the ranks did not end by themselves and were killed"
+            : job->status ? "; the launcher failed when all ranks had finished"
+                          : "");
         break;
     case TX_LAUNCH_STOPPED:
         if (job->rejoins && !job->caught) {

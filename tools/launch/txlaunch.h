@@ -63,6 +63,7 @@ int tx_launch_agent(const char **argv);
 typedef struct tx_launch_rank {
     bool started; /* its process has started */
     bool spoke;   /* it reported how it ends */
+    bool done;    /* that it has finished */
     char host[64];
     int64_t pid;
 } tx_launch_rank;
