@@ -23,8 +23,8 @@ typedef struct tx_slots_options {
     tx_dtype autocast;    /* type of products (tx_graph_autocast); an adapter decides it itself */
     tx_comm *ranks;       /* the tensor-parallel group that divides the model, or NULL */
     bool copies;          /* tx_slots_copy works; not for an encoder with a decoder */
-    /* Without `prompt`: decode plans for 1, 2, 4, 8 .. slots, and not only 1, 4, 16 .. Equal on all ranks, whose
-     * devices may differ. */
+    /* Without `prompt`: decode plans for 1, 2, 4, 8 .. slots, and not only 1, 4, 16 .., and pieces of prompts with
+     * little padding. Equal on all ranks, whose devices may differ. */
     bool dense;
 } tx_slots_options;
 

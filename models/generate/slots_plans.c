@@ -58,15 +58,16 @@ static tx_status add_pass(tx_slots *s, tx_model *model, tx_slots_passes *to, con
 }
 
 /* Plans for prompts of varied lengths and any number of slots. */
-static tx_status add_varied(tx_slots *s, tx_model *model, int64_t growth)
+static tx_status add_varied(tx_slots *s, tx_model *model, bool dense)
 {
+    const int64_t growth = dense ? 2 : GROWTH;
     const int64_t longest = tx_min(PREFILL_MOST, s->context), scored = tx_min(SCORED, s->context);
     for (int64_t n = 1;; n = tx_min(n * growth, s->count)) {
         TX_TRY(add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n}));
         if (n == s->count)
             break;
     }
-    s->prefill.padding = growth < GROWTH && !s->config->blocks ? 0 : PADDING;
+    s->prefill.padding = dense && !s->config->blocks ? 0 : PADDING;
     for (int64_t n = tx_min(PREFILL_LEAST, longest);; n = tx_min(n * GROWTH, longest)) {
         TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(tx_slots_pass){.rows = 1, .length = n, .outputs = 1}));
         if (n == longest)
@@ -94,7 +95,7 @@ static tx_status add_passes(tx_slots *s, tx_model *model, const tx_slots_options
         return add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n});
     }
     if (!prompt)
-        return add_varied(s, model, o->dense ? 2 : GROWTH);
+        return add_varied(s, model, o->dense);
     TX_TRY(add_pass(s, model, &s->decode, "decode", &(tx_slots_pass){.rows = n, .length = 1, .outputs = n}));
     TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(tx_slots_pass){.rows = 1, .length = length, .outputs = 1}));
     if (draft_tokens > 0)
