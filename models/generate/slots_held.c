@@ -26,7 +26,7 @@ void tx_slots_mark_piece(tx_slots *s, int64_t slot, int64_t first, int64_t at, i
     int32_t *piece = s->piece + slot * s->context;
     const int64_t from = at < first ? 0 : at;
     memset(piece + from, 0, (size_t)(end - from) * sizeof *piece);
-    piece[at] = at < first ? 0 : (int32_t)length;
+    piece[at] = at < first || at + length > end ? 0 : (int32_t)length;
 }
 
 void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count)

@@ -70,8 +70,8 @@ struct tx_slots {
 const tx_slots_pass *tx_slots_pass_for(const tx_slots_passes *of, int64_t left);
 /* Remembers the tokens of a slot (slots_held.c). */
 void tx_slots_hold(tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
-/* Marks the tokens at..end-1 as a piece, or with `length` 0 as none. A piece that starts before `first` changes parts
- * of earlier ones. */
+/* Marks the tokens at..end-1 as a piece of `length`, or as none: with `length` 0, or if padding follows, whose place
+ * tokens of decode plans may take. A piece that starts before `first` changes parts of earlier ones. */
 void tx_slots_mark_piece(tx_slots *slots, int64_t slot, int64_t first, int64_t at, int64_t end, int64_t length);
 /* Keeps the states of row `from`, those after `count` tokens, so that a prompt can begin with them. */
 tx_status tx_slots_keep_states(tx_slots *slots, int64_t from, int64_t slot, int64_t count);

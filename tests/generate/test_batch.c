@@ -347,8 +347,9 @@ static void test_once(void **state)
     tx_lm_free(lm);
 }
 
-/* Prompts, of which the first `shared` tokens are those of an earlier one. Two slots have caches for the first `cached`
- * of them: pieces of 256, 64 and 16 tokens that are whole and equal. Of recurrent layers they have states for `kept`.
+/* Prompts, of which the first `shared` tokens are those of an earlier one and of its answer. Two slots have caches for
+ * the first `cached` of them: pieces of 256, 64 and 16 tokens that are whole and equal. Of recurrent layers they have
+ * states for `kept`.
  */
 static const struct turn {
     int64_t of, shared, count, cached, kept;
@@ -359,17 +360,23 @@ static const struct turn {
     {3, 0, 140, 0, 0, false},                                      /* the first one, which has been free for longer */
     {3, 70, 100, 64, 0, false},  /* the second one, as the first one has more than the beginning */
     {3, 140, 200, 128, 0, true}, /* continues the first one, whose last piece had padding */
-    {5, 70, 100, 64, 0, false},     {5, 200, 300, 0, 0, false}, /* a longer prompt begins with a longer piece */
+    {5, 70, 100, 64, 0, false},     {5, 200, 300, 0, 0, false},   /* a longer prompt begins with a longer piece */
+    {8, 0, 140, 0, 0, false},       {8, 146, 152, 128, 0, false}, /* its answer took the place of the padding */
 };
+enum { TURNS = sizeof turns / sizeof turns[0] };
+static answer together[TURNS];
 
 static void ask_turn(tx_batch *batch, const tx_lm *lm, int64_t turn, answer *to)
 {
     static int32_t ids[sizeof turns / sizeof turns[0]][LONGEST];
     tx_generation how = *tx_lm_generation(lm);
     how.max_new_tokens = how.min_new_tokens = NEW;
-    for (int64_t t = 0; t < turns[turn].count; t++)
-        ids[turn][t] =
-            t < turns[turn].shared ? ids[turns[turn].of][t] : (int32_t)((turn * 31 + t * t + t) % (VOCAB - 1));
+    for (int64_t t = 0; t < turns[turn].count; t++) {
+        const int64_t of = turns[turn].of, answered = t - turns[of].count;
+        ids[turn][t] = t >= turns[turn].shared ? (int32_t)((turn * 31 + t * t + t) % (VOCAB - 1))
+                       : answered < 0          ? ids[of][t]
+                                               : together[of].ids[answered];
+    }
     const tx_batch_request r = {.size = sizeof r,
                                 .ids = ids[turn],
                                 .count = turns[turn].count,
@@ -392,8 +399,7 @@ static void compute(tx_batch *batch, const answer *a, bool all)
 
 static void ask_turns(void **state, bool recurs)
 {
-    enum { TURNS = sizeof turns / sizeof turns[0] };
-    static answer together[TURNS], alone[TURNS];
+    static answer alone[TURNS];
     tx_lm *lm = open_lm(state);
     tx_batch *batch;
     assert_ok(tx_batch_create(lm, 2, 0, &batch));
