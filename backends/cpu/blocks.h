@@ -110,11 +110,16 @@ static inline float tx_row8_total(__m256 sum)
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
+static inline void tx_blocks_fetch(const uint8_t *b, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(b + i, 0, 2);
+}
+
 /* Fetches bytes of later blocks into the L2 cache: as many as the loop consumes. */
 static inline void tx_row8_fetch(const uint8_t *b, int64_t bytes)
 {
-    for (int64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(b + 8192 + i, 0, 2);
+    tx_blocks_fetch(b + 8192, bytes);
 }
 
 #define TX_LOAD256(at) _mm256_loadu_si256((const __m256i *)(const void *)(at))
@@ -138,13 +143,13 @@ static inline __m256i tx_block32(tx_dtype dtype, const uint8_t *b)
 #define TX_VNNI(name, sum, a, b) (void)(sum)
 #endif
 
-/* What is added to the integers of rows for blocks of so many values. */
+/* The number that the integers of rows are greater by, for blocks of so many values. */
 static inline int8_t tx_row8_bias(bool vnni, int64_t values)
 {
     return vnni && values == 32 ? -128 : 0;
 }
 
-/* What the products with weights need of them: magnitudes; with `vnni`, -128 times the sums of four. */
+/* A preparation of weights for tx_row8_fours: their magnitudes; with `vnni`, -128 times the sums of four. */
 static inline __m256i tx_row8_start(bool vnni, __m256i w)
 {
     __m256i sums = _mm256_setzero_si256();
@@ -391,7 +396,7 @@ static inline void tx_row8_columns(bool vnni, const tx_block_matrix *w, int64_t 
 {
     (void)vnni;
     tx_cpu_row8 row[TX_ROW8_ROWS];
-    const int64_t count = rows->count + (rows->count % 4 == 3); /* a row twice is faster than one alone */
+    const int64_t count = rows->count + (rows->count % 4 == 3); /* four rows are faster than two and one */
     for (int64_t i = 0; i < count; i++)
         row[i] = tx_row8_of(rows, tx_min(i, rows->count - 1));
     for (int64_t done = 0, now; done < n; done += now) {

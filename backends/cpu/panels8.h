@@ -46,8 +46,7 @@ typedef struct tx_panel8 {
  */
 static inline void tx_panel_fetch(tx_panel8 *p, int64_t bytes)
 {
-    for (int64_t i = 0; i < TX_PANEL_COLUMNS * bytes; i += 64)
-        __builtin_prefetch(p->later + i, 0, 2);
+    tx_blocks_fetch(p->later, TX_PANEL_COLUMNS * bytes);
     p->later += TX_PANEL_COLUMNS * bytes;
 }
 
@@ -194,7 +193,7 @@ TX_PANEL_INLINE void tx_panel_q6_k(tx_panel8 *p)
     tx_panel_bytes s[4], end[4];
     for (int j = 0; j < 4; j++) { /* 16 values in each quarter of 128 */
         tx_panel_bytes lower[2][4], upper[4];
-        tx_panel_fetch(p, j % 2 ? 52 : 53);
+        tx_panel_fetch(p, 53); /* a quarter of a block */
         tx_panel_read(p, j / 2 * 64 + j % 2 * 16, lower[0]);
         tx_panel_read(p, j / 2 * 64 + j % 2 * 16 + 32, lower[1]);
         tx_panel_read(p, 128 + j / 2 * 32 + j % 2 * 16, upper);

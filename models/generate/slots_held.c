@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What slots hold, and what others take over of it: caches and states of recurrent layers. */
+ * The contents of slots, which others may take over: caches and states of recurrent layers. */
 #include "models/generate/slots_plans.h"
 
 #include "api/base/arithmetic.h"
@@ -34,7 +34,7 @@ void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count)
     slots->filled[slot] = (int32_t)count;
 }
 
-/* ---- What a slot shares with a prompt ------------------------------------------------------------------- */
+/* ---- The beginning of a prompt in a slot ---------------------------------------------------------------- */
 
 int64_t tx_slots_same(const tx_slots *slots, int64_t slot, int64_t adapter, const int32_t *ids, int64_t count)
 {

@@ -66,7 +66,7 @@ struct tx_slots {
     struct tx_watchdog *watch; /* that learns of messages; or NULL */
 };
 
-/* The longest plan that `left` tokens of a prompt fill, but for padding, or else the shortest. */
+/* The longest plan that `left` tokens of a prompt fill, perhaps with padding, or else the shortest. */
 const tx_slots_pass *tx_slots_pass_for(const tx_slots_passes *of, int64_t left);
 /* Remembers the tokens of a slot (slots_held.c). */
 void tx_slots_hold(tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
